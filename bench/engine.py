@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray import FleetDetector, Trajectories
+from astray import Detector, Trajectories
 from astray.core.projection import Projections
 from astray.core.trips import Cutter
 from astray.features.familiarity import Frames, familiarity_to_each, keys_of
@@ -85,7 +85,7 @@ class CachedTrip:
 class Batch:
     """Scores open trips by the functions that score a file."""
 
-    def __init__(self, fleet: FleetDetector, seconds: dict[str, float]) -> None:
+    def __init__(self, fleet: Detector, seconds: dict[str, float]) -> None:
         self.reward, self.seconds = fleet.reward_, seconds
 
     @contextmanager
@@ -217,7 +217,7 @@ def feeds(n: int, ticks: int, trips: Trajectories) -> list[list[Fix]]:
 
 
 def compare(
-    fleet: FleetDetector, trips: Trajectories, n: int, ticks: int
+    fleet: Detector, trips: Trajectories, n: int, ticks: int
 ) -> tuple[dict[str, list[float]], dict[str, float], float, float]:
     """The seconds of each tick by each engine, those of the batch engine's parts, rows, and the largest difference."""
     agents = list(fleet.agents)
@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer ticks: only a first look")
     quick = parser.parse_args().quick
     people = city(people=12, days=28, seed=0).trips
-    fleet = FleetDetector(iterations=1, seed=0).fit(people[np.arange(len(people)) % 4 != 0])
+    fleet = Detector(iterations=1, seed=0).fit(people[np.arange(len(people)) % 4 != 0])
     heads = ("trips", "rows", "engine", "fixes/s", "p50 ms", "p99 ms", "wanted", "off by")
     print("".join(f"{head:>12}" for head in heads))
     shares = {}

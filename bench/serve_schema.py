@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from astray.service.web.exporting import FORMATS, TABLES
+from astray.service.web.table_export import FORMATS, TABLES
 from astray.simulate import city
 from serving import Running, fixes_of, schema, serving
 

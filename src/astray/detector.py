@@ -613,12 +613,11 @@ class Detector(Parameters):
         trip = world.check(trips)[position_of(trips, trajectory)]
         self._warn_of_unknown(trip)
         with one_thread():
-            whole = self._score(trip)
-            scores = replace(self._score(trip, every=True), whole=whole.of_trips)
-            low = self._levels(trip, eps, false_alarm_rate)(whole, np.array([0]))
+            scores = self._score(trip, every=True)
+            low = self._levels(trip, eps, false_alarm_rate)(scores, np.array([0]))
             unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
             bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
-            explanation = world.explain(trip, scores, whole, bounds)
+            explanation = world.explain(trip, scores, bounds)
         zones = world.zones(trip)
         return explanation if zones is None else replace(explanation, zone=zones[0])
 

@@ -24,7 +24,7 @@ from astray.core.text import harmless
 from astray.core.trajectories import Trajectories
 from astray.core.writers import write_table
 from astray.explain import Explanation
-from astray.explain.segment_words import ASKED, MANNERS, counts_in_words
+from astray.explain.segment_phrases import ASKED, MANNERS, counts_in_words
 from astray.features.encoders import FamiliarityEncoder
 from astray.plots import explanation_figure, explanation_page, save_figure, save_page, scores_figure
 from astray.plots.trips_map import fixes_figure

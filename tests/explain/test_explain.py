@@ -11,9 +11,9 @@ import pytest
 from astray import Detector, Trajectories
 from astray.core.projection import Projection
 from astray.explain import Explanation, Reason
-from astray.explain.expected_way import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
-from astray.explain.reasons import MATERIAL, columns, either_side, put_back, shapley
-from astray.explain.trip_words import SAID, Facts, alike
+from astray.explain.expected_route import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
+from astray.explain.score_attribution import MATERIAL, columns, either_side, put_back, shapley
+from astray.explain.trip_phrases import PHRASES, Facts, alike
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.statistics import statistics_of
@@ -60,7 +60,7 @@ def test_past_ways_that_ended_there_or_passed_elsewhere_are_not_followed() -> No
     assert ways_on([ALONG + np.array([0.0, BESIDE + 1.0])], place, EAST) == []
 
 
-def test_it_does_not_matter_how_long_ago_the_trip_left() -> None:
+def test_the_expected_way_is_found_long_after_the_trip_left_the_past_ways() -> None:
     track = np.concatenate([leg((0, 0), (100, 0), 10), leg((900, -100), (0, -100), 900)])
     velocity = np.concatenate([np.tile(EAST, (10, 1)), np.tile(-NORTH, (900, 1))])
     (way,) = followed([ALONG], track, velocity)
@@ -77,7 +77,7 @@ def test_the_most_travelled_way_comes_first_and_each_way_once() -> None:
     assert len(ways_on(paths, np.array([1000.0, 0.0]), EAST, most=1)) == 1
 
 
-def test_past_trips_that_came_along_for_long_count_most() -> None:
+def test_past_trips_that_followed_the_track_longest_count_most() -> None:
     joined = [np.concatenate([leg((2000, 3000), (0, -100), 30), leg((2000, 0), (100, 0), 30)])] * 2  # from the north
     track = leg((0, 0), (50, 0), 50)
     ways = followed([*joined, TURNS], track, np.tile(EAST, (50, 1)))
@@ -85,7 +85,7 @@ def test_past_trips_that_came_along_for_long_count_most() -> None:
     assert ways[1][-1].tolist() == joined[0][-1].tolist()
 
 
-def test_on_a_round_trip_the_direction_of_travel_tells_which_time_it_is_meant() -> None:
+def test_on_a_round_trip_the_direction_of_travel_selects_the_pass() -> None:
     there_and_back = np.concatenate([ALONG, ALONG[::-1] + np.array([0.0, 10.0])])
     place = np.array([4000.0, 5.0])
     assert ways_on([there_and_back], place, EAST)[0][1].tolist() == [4100.0, 0.0]
@@ -108,7 +108,7 @@ def seen(trip: Trajectories) -> tuple[Featurizer, Steps]:
     return featurizer, featurizer.featurize(trip).steps
 
 
-def test_the_policy_is_asked_only_where_no_past_trip_came() -> None:
+def test_the_policy_is_used_only_where_no_past_trip_came_by() -> None:
     featurizer, steps = seen(line(60, "t", 0))
     # A policy that goes east whatever the state (of six numbers) is.
     theta = np.zeros(6 * 2 + 2 + 2, np.float32)
@@ -157,7 +157,7 @@ def test_a_segment_says_which_aspect_is_unusual_and_where_it_closes(walker: Dete
     assert said.aspect in walker.posterior_.aspects
 
 
-def test_another_aspect_of_a_segment_is_said_beside_that_of_the_trip(walker: Detector) -> None:
+def test_the_words_name_the_aspect_of_the_trip_and_a_different_one_of_a_segment(walker: Detector) -> None:
     said = walker.explain(line(80, "far", 30, lon=7.5), eps=-2.0)
     (segment, *_) = said.segments
     whole = replace(said, aspect="place", segments=(segment,), score=-5.0, trip_normality=-5.0)
@@ -251,7 +251,7 @@ def test_a_trip_to_a_new_place_never_ended_there(ann: Detector) -> None:
     assert min(effects) >= MATERIAL
 
 
-def test_somebody_elses_trip_is_all_new(ann: Detector) -> None:
+def test_a_trip_of_somebody_else_is_entirely_new(ann: Detector) -> None:
     said = ann.explain(drive("strange", 40, EIGHT, (3000.0, 6000.0), (7000.0, 9000.0)))
     words = [reason.words for reason in said.reasons]
     assert "all of the way is new" in words
@@ -288,8 +288,8 @@ def test_a_speed_and_a_stop_are_named(ann: Detector) -> None:
 def test_a_slow_trip_took_longer_than_those_between_the_same_places(ann: Detector) -> None:
     slow, usual = (drive(f"at{v}", 40, EIGHT, HOME, WORK, speed=v) for v in (2.5, 8.0))
     habit = alike("start", "stop", "duration", size=500.0)
-    assert either_side(featurizer_of(ann), slow, -1)[habit] == (28.0, 0.0)
-    assert either_side(featurizer_of(ann), usual, -1)[habit] == (0.0, 0.0)
+    assert either_side(featurizer_of(ann), featurizer_of(ann).rows(slow), -1)[habit] == (28.0, 0.0)
+    assert either_side(featurizer_of(ann), featurizer_of(ann).rows(usual), -1)[habit] == (0.0, 0.0)
     words = [reason.words for reason in ann.explain(slow).reasons]
     assert "took longer than all 28 past trips between these two places (27 minutes)" in words
 
@@ -305,7 +305,7 @@ def test_a_normal_trip_gives_no_reasons_in_words(ann: Detector) -> None:
     assert "\n  one thing; another\n" in str(doubted)
 
 
-def test_where_others_go_is_said_if_it_counts(ann: Detector) -> None:
+def test_the_reasons_mention_other_agents_if_they_matter(ann: Detector) -> None:
     featurizer = featurizer_of(ann)
     assert featurizer is not None
     crowd = Trajectories.concat(
@@ -317,9 +317,9 @@ def test_where_others_go_is_said_if_it_counts(ann: Detector) -> None:
     number = {column.what: i for i, column in enumerate(columns(featurizer.config.habits, featurizer.popularity.cells))}
     own = seen.statistics[0].astype(float)
     facts = Facts(number, featurizer.config.habits, featurizer.popularity.cells, own, own, 9)
-    assert SAID["others"](facts) == "about 9 of 9 others go where it is new"
+    assert PHRASES["others"](facts) == "about 9 of 9 others go where it is new"
     own[number[150.0, "where new"]] = 0.0
-    assert SAID["others"](facts) == "none of 9 others goes where it is new"
+    assert PHRASES["others"](facts) == "none of 9 others goes where it is new"
 
 
 def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:
@@ -340,7 +340,7 @@ KNOWN = columns(CONFIG.habits, CONFIG.popularity)
 NUMBER = {column.what: i for i, column in enumerate(KNOWN)}
 
 
-def test_groups_are_of_the_statistics_in_their_order() -> None:
+def test_the_columns_follow_the_order_of_the_statistics() -> None:
     def name(what: object) -> str:
         match what:
             case TripHabit():
@@ -352,15 +352,15 @@ def test_groups_are_of_the_statistics_in_their_order() -> None:
         return str(what)
 
     assert [name(column.what) for column in KNOWN] == [s.name for s in statistics_of(CONFIG.habits, CONFIG.popularity)]
-    assert {column.group for column in KNOWN} == {*SAID, ""}
+    assert {column.group for column in KNOWN} == {*PHRASES, ""}
 
 
 def back(own: np.ndarray, typical: np.ndarray, *groups: str) -> np.ndarray:
-    chosen = np.array([[name in groups for name in SAID]])
+    chosen = np.array([[name in groups for name in PHRASES]])
     return put_back(KNOWN, own, typical, chosen)[0]
 
 
-def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: Detector) -> None:
+def test_replacing_all_groups_gives_the_typical_trip_and_replacing_none_gives_the_trip(ann: Detector) -> None:
     assert ann.reward_.reference is not None
     typical = ann.reward_.reference.typical[3].astype(float)
     featurize = featurizer_of(ann).featurize(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)), every=False)
@@ -369,13 +369,13 @@ def test_everything_put_back_is_typical_and_nothing_put_back_is_the_trip(ann: De
     others = np.isnan(own)
     assert others.any()  # nobody else is known: what is missing stays missing
     assert np.array_equal(back(own, typical), own, equal_nan=True)
-    done = back(own, typical, *SAID)
+    done = back(own, typical, *PHRASES)
     assert np.isnan(done[others]).all()
     assert np.allclose(done[~others][:-1], typical[~others][:-1])
     assert done[-1] == own[-1]  # the number of past trips is no reason
 
 
-def test_a_new_place_is_new_at_every_hour_and_a_known_one_need_not_be() -> None:
+def test_the_hour_is_a_reason_only_at_known_places() -> None:
     typical = np.full(len(KNOWN), 3.0)
     stop, at_hour = NUMBER[alike("stop", size=500.0)], NUMBER[alike("stop", "hour", size=500.0)]
     typical[[stop, at_hour]] = 3.0, 2.0
@@ -388,7 +388,7 @@ def test_a_new_place_is_new_at_every_hour_and_a_known_one_need_not_be() -> None:
     assert back(own, typical, "hour")[at_hour] == 2.0
 
 
-def test_a_way_that_is_new_is_new_in_every_direction() -> None:
+def test_the_direction_is_a_reason_only_on_known_ways() -> None:
     typical = np.zeros(len(KNOWN))
     place, heading = (NUMBER[habit, "new"] for habit in (Habit(cell=150), Habit(cell=300, heading=True)))
     own = typical.copy()
@@ -399,7 +399,7 @@ def test_a_way_that_is_new_is_new_in_every_direction() -> None:
     assert back(own, typical, "direction")[heading] == pytest.approx(0.1)
 
 
-def test_the_effects_of_all_groups_make_up_the_whole() -> None:
+def test_the_effects_of_all_groups_sum_to_the_total_effect() -> None:
     rng = np.random.default_rng(0)
     table = rng.normal(size=2**4)
     effects = shapley(lambda sets: table[sets @ (1 << np.arange(4))], 4)

@@ -22,7 +22,7 @@ from sklearn.base import clone
 import astray
 from astray import ByContext, ByHour, Detector, Trajectories, TripId
 from astray.core.errors import DataError, ModelFileError, NotFittedError, TrainingError, UnknownAgentWarning
-from astray.explain.segment_words import counts_in_words, familiar_counts
+from astray.explain import counts_in_words, familiar_counts
 from astray.features.context import ContextSpec
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import FeaturizerConfig

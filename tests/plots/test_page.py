@@ -22,7 +22,7 @@ from astray.core.errors import DataError
 from astray.core.text import harmless
 from astray.explain import ExplainedSegment, Explanation, Reason
 from astray.plots import explanation_page, save_page
-from astray.plots.page import SCRIPTS
+from astray.plots.html_page import SCRIPTS, bundle
 from astray.plots.style import COLOURS, ODD
 
 START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
@@ -110,7 +110,7 @@ def unrolled(differences: Sequence[int], unit: float) -> np.ndarray:
 # -------------------------------------------------------------------- nothing from outside
 
 
-def test_the_page_names_no_other_place_and_forbids_asking_for_one() -> None:
+def test_the_page_refers_to_no_other_host_and_its_policy_forbids_requests() -> None:
     page = explanation_page(a_trip())
     assert not re.search(r"(https?:)?//[a-z]", re.sub(r"(?m)^\s*//.*$", "", page))
     assert not re.search(r"@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|\bimport\b", page)
@@ -124,7 +124,7 @@ def test_the_page_names_no_other_place_and_forbids_asking_for_one() -> None:
     assert "unsafe" not in policy
 
 
-def test_the_policy_allows_this_script_and_this_style_alone() -> None:
+def test_the_policy_allows_only_this_script_and_this_style() -> None:
     page = explanation_page(a_trip())
     for tag, directive in (('<script type="module">', "script-src"), ("<style>", "style-src")):
         inside = page.split(tag)[1].split("</", 1)[0]
@@ -135,7 +135,7 @@ def test_the_policy_allows_this_script_and_this_style_alone() -> None:
 # -------------------------------------------------------------------- data stays data
 
 
-def test_whatever_names_and_words_hold_stays_text() -> None:
+def test_harmful_names_and_words_stay_text() -> None:
     trip = a_trip(WICKED)
     wicked = replace(
         trip,
@@ -160,7 +160,7 @@ def test_the_script_writes_text_and_never_markup() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", scripts)
 
 
-def test_without_scripts_the_page_says_it_in_words() -> None:
+def test_without_scripts_the_page_shows_the_explanation_in_words() -> None:
     page = explanation_page(a_trip())
     inside = page.split("<noscript>")[1].split("</noscript>")[0]
     assert "out of place: 0 of 304 past trips came here" in inside
@@ -197,7 +197,8 @@ def test_fixes_are_held_to_a_tenth_of_a_metre_and_their_scores_to_a_hundredth() 
 
 def test_the_page_has_the_colours_of_the_pictures() -> None:
     page = explanation_page(a_trip())
-    assert data_of(page)["colours"] == [list(stop) for stop in COLOURS]
+    stops = page.split("const LIGHT = ")[1].split(";")[0]
+    assert re.findall(r'\[(-?\d), "(#\w+)"\]', stops) == [(f"{n:g}", colour) for n, colour in COLOURS]
     assert f"--odd: {ODD}" in page
 
 
@@ -211,7 +212,7 @@ def test_trips_are_listed_from_the_least_normal_and_those_without_a_score_last()
     assert data_of(page)["trips"][2]["score"] is None
 
 
-def test_the_page_frames_what_the_picture_frames_and_counts_time_as_it_does() -> None:
+def test_page_and_picture_show_the_same_extent_and_unit_of_time() -> None:
     trip = a_trip()
     (shown,) = data_of(explanation_page(trip))["trips"]
     assert shown["away"] is None
@@ -219,16 +220,16 @@ def test_the_page_frames_what_the_picture_frames_and_counts_time_as_it_does() ->
     (far,) = data_of(explanation_page(replace(trip, habitual=((trip.lat + 18.0, trip.lon),))))["trips"]
     assert far["away"] == "↑ habitual ways 2,002 km to the north"
     west, south, east, north = far["frame"]
-    assert 0 <= north - south < east - west < 2 * np.ptp(trip.lon) * 111_200
+    assert 0 <= north - south < east - west < 2 * np.ptp(trip.lon)
 
 
-def test_a_way_that_trips_share_is_written_once() -> None:
+def test_the_page_holds_a_shared_way_once() -> None:
     data = data_of(explanation_page([a_trip("a"), a_trip("b")]))
     assert len(data["ways"]) == 2
     assert [trip["habitual"] for trip in data["trips"]] == [[0, 1], [0, 1]]
 
 
-def test_a_long_stop_is_told() -> None:
+def test_the_page_marks_a_long_stop() -> None:
     trip = a_trip()
     lon = trip.lon.copy()
     lon[10:22] = lon[10]
@@ -247,7 +248,7 @@ def test_states_and_actions_have_no_map() -> None:
     assert "way" not in read
 
 
-def test_the_same_trips_give_the_same_page_and_no_trip_gives_none() -> None:
+def test_equal_trips_give_equal_pages_and_no_trips_are_refused() -> None:
     assert explanation_page(a_trip()) == explanation_page([a_trip()])
     with pytest.raises(DataError, match="at least one"):
         explanation_page([])
@@ -279,17 +280,19 @@ def test_the_script_reads_back_what_was_written(tmp_path: Path) -> None:
     ask = f"""
     const data = {json.dumps(data_of(page))};
     const trip = readTrip(data.trips[0], data.ways);
-    const colour = palette(data.colours);
+    const colour = palette(stopsOf("light"));
     console.log(JSON.stringify({{
-      path: trip.path, usable: trip.usable, words: wordsOf(trip, 12), fault: wordsOf(trip, 30),
+      places: trip.places, usable: trip.usable, words: wordsOf(trip, 12), fault: wordsOf(trip, 30),
+      box: boxAround(trip.places), frame: trip.frame,
       colours: [-9, -4, -2.5, 1, 7].map(colour), lengths: [0.3, 1, 1999, 2000, 7e4].map(roundLength),
     }}));
     """
-    (tmp_path / "ask.mjs").write_text((ASSETS / "trip.js").read_text("utf-8") + ask, "utf-8")
+    (tmp_path / "ask.mjs").write_text(bundle(SCRIPTS[:-1]) + ask, "utf-8")
     said = json.loads(subprocess.run(["node", tmp_path / "ask.mjs"], capture_output=True, text=True, check=True).stdout)
-    path = np.array(said["path"])
-    assert np.allclose(np.diff(path[:, 0]), 0.002 * 111_195 * np.cos(np.radians(41.15)), atol=0.2)
-    assert np.allclose(path[:, 1], 0.0, atol=0.1)
+    assert np.allclose(said["places"], np.column_stack([trip.lon, trip.lat]), atol=1e-6)
+    west, south, east, north = said["box"]
+    assert (east - west, north - south) == (pytest.approx(0.078), 0.0)
+    assert said["frame"] == pytest.approx(said["box"], abs=1e-5)
     assert said["usable"] == [i for i in range(40) if i != 30]
     assert said["words"] == [
         "21:32:00 UTC",

@@ -66,7 +66,7 @@ def text_of(figure: Figure, folder: Path) -> str:
     return "\n".join(re.findall(r"<text[^>]*>([^<]*)</text>", (folder / "figure.svg").read_text("utf-8")))
 
 
-def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) -> None:
+def test_a_picture_shows_the_decision_the_scores_and_the_segments(tmp_path: Path) -> None:
     said = text_of(explanation_figure(a_trip()), tmp_path)
     assert "Anomaly: trip t7 of ann, Wed 19 Feb 2025, 21:20 (UTC)" in said
     assert "Never ended here before (0 of 304 past trips); 25 % of the way is new" in said.splitlines()
@@ -79,7 +79,7 @@ def test_a_picture_says_the_decision_the_scores_and_what_is_odd(tmp_path: Path) 
         assert label in said.splitlines(), label
 
 
-def test_what_a_trip_does_not_have_is_not_in_its_legend(tmp_path: Path) -> None:
+def test_the_legend_lists_only_what_the_map_shows(tmp_path: Path) -> None:
     trip = a_trip()
     plain = replace(
         trip,
@@ -114,13 +114,13 @@ def test_a_kilometre_is_as_long_eastwards_as_northwards() -> None:
     assert (right - left) / box.width == pytest.approx((top - bottom) / box.height, rel=1e-6)
 
 
-def test_a_trip_far_from_all_habits_still_shows_them() -> None:
+def test_a_trip_far_from_its_habitual_ways_still_shows_them() -> None:
     trip = a_trip()
     axes = explanation_figure(replace(trip, habitual=((trip.lat + 0.2, trip.lon),))).axes[0]
     assert axes.get_ylim()[1] > 0.2 * 111.19
 
 
-def test_a_trip_on_the_other_side_of_the_world_fills_the_map_which_says_where_the_habits_are(tmp_path: Path) -> None:
+def test_a_very_distant_trip_fills_the_map_and_a_note_says_where_the_habitual_ways_are(tmp_path: Path) -> None:
     trip = a_trip()
     figure = explanation_figure(replace(trip, habitual=((trip.lat + 18.0, trip.lon),)))
     assert np.ptp(figure.axes[0].get_xlim()) < 2 * np.ptp(trip.lon) * 111.2
@@ -129,7 +129,7 @@ def test_a_trip_on_the_other_side_of_the_world_fills_the_map_which_says_where_th
     assert "habitual ways" not in said  # none is drawn
 
 
-def test_a_fix_that_is_far_off_by_the_receivers_fault_does_not_spoil_the_map(tmp_path: Path) -> None:
+def test_a_distant_faulty_fix_does_not_change_the_extent_of_the_map(tmp_path: Path) -> None:
     trip = a_trip()
     lat = np.where(trip.fault == "", trip.lat, 0.0)
     figure = explanation_figure(replace(trip, lat=lat))
@@ -155,7 +155,7 @@ def test_the_legend_of_the_time_leaves_its_label_free(tmp_path: Path) -> None:
     assert not axes.xaxis.label.get_window_extent().overlaps(legend.get_window_extent())
 
 
-def test_a_short_segment_is_told_to_the_second_and_another_aspect_of_it_is_said(tmp_path: Path) -> None:
+def test_a_short_segment_shows_seconds_and_its_own_aspect(tmp_path: Path) -> None:
     trip = a_trip()
     short = replace(trip.segments[0], end_time=trip.segments[0].start_time + 20.0, aspect="route")
     said = text_of(explanation_figure(replace(trip, segments=(short,))), tmp_path)
@@ -163,7 +163,7 @@ def test_a_short_segment_is_told_to_the_second_and_another_aspect_of_it_is_said(
     assert "over the whole trip: out of place; in segment 1: unusual way" in said
 
 
-def test_a_threshold_with_many_digits_is_rounded_and_the_worst_part_is_said_where_it_decided(tmp_path: Path) -> None:
+def test_a_threshold_is_rounded_and_the_worst_part_of_the_trip_is_named(tmp_path: Path) -> None:
     said = text_of(explanation_figure(replace(a_trip(), eps=-2.58587, leave=-1.292935, trip_normality=-1.4)), tmp_path)
     assert "N(τ) = −1.4 ± 0.2, the worst of it −3.1: at or under the threshold of −2.59" in said.splitlines()
     assert {"opens: −2.59", "closes: −1.29"} <= set(said.splitlines())
@@ -196,14 +196,14 @@ def test_nothing_is_drawn_across_a_gap_in_time() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_short_trips_draw(n: int, tmp_path: Path) -> None:
+def test_short_trips_can_be_drawn(n: int, tmp_path: Path) -> None:
     trip = a_trip()
     arrays = {name: getattr(trip, name)[:n] for name in ("time", "lat", "lon", "normality", "uncertainty", "lo", "hi")}
     save_figure(explanation_figure(replace(trip, **arrays, fault=trip.fault[:n], segments=())), tmp_path / "short.png")
     assert (tmp_path / "short.png").stat().st_size > 1000
 
 
-def test_a_trip_without_a_usable_fix_draws_and_says_so(tmp_path: Path) -> None:
+def test_a_trip_without_a_usable_fix_can_be_drawn_and_says_so(tmp_path: Path) -> None:
     nothing = np.full(40, np.nan)
     trip = replace(
         a_trip(),
@@ -242,7 +242,7 @@ def test_states_and_actions_have_no_map(tmp_path: Path) -> None:
     assert "10–19  out of place: state 1 lies above its mean" in said
 
 
-def test_a_history_draws_the_measures_that_it_has(tmp_path: Path) -> None:
+def test_training_curves_show_the_measures_of_the_history(tmp_path: Path) -> None:
     history = pl.DataFrame({"iteration": [0, 1, 2], "loss": [1.0, 0.7, 0.6], "held_out_loss": [1.0, 0.6, 0.8]})
     said = text_of(history_figure(history), tmp_path).splitlines()
     assert {"loss", "loss on held-out trips", "best", "iteration"} <= set(said)
@@ -251,7 +251,7 @@ def test_a_history_draws_the_measures_that_it_has(tmp_path: Path) -> None:
         history_figure(history.select("iteration"))
 
 
-def test_scores_count_what_lies_at_or_under_the_threshold(tmp_path: Path) -> None:
+def test_the_histogram_counts_scores_at_or_under_the_threshold(tmp_path: Path) -> None:
     scores = [-3.0, -2.0, -1.9, 0.0, 0.5, np.nan]
     said = text_of(scores_figure(scores, ["detour", "", "loiter", "", "", ""]), tmp_path)
     assert "threshold −2: 2 of 5 trips at or under it" in said
@@ -259,14 +259,14 @@ def test_scores_count_what_lies_at_or_under_the_threshold(tmp_path: Path) -> Non
     assert "anomalous" not in text_of(scores_figure(scores), tmp_path)
 
 
-def test_no_bar_of_the_scores_stands_on_both_sides_of_the_threshold() -> None:
+def test_no_bar_of_the_histogram_crosses_the_threshold() -> None:
     axes = scores_figure(np.linspace(-3, 1, 50), eps=-1.9).axes[0]
     edges = [patch.get_x() for patch in axes.patches]
     assert np.isclose(edges, -1.9).any()
 
 
-def test_scores_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(DataError, match="one of each"):
+def test_scores_without_matching_labels_are_refused() -> None:
+    with pytest.raises(DataError, match="one label per score"):
         scores_figure([0.0, 1.0], ["detour"])
     with pytest.raises(DataError, match="nothing to draw"):
         scores_figure([np.nan])

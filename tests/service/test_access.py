@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from astray.cli.serve_token import tokens as command
 from astray.core.errors import AstrayError
 from astray.service.access import tokens as access
-from astray.service.access.connections import bounded
+from astray.service.access.client_limits import Limits
+from astray.service.access.connection_limits import bounded
 from astray.service.access.guard import Guard, Standing
-from astray.service.access.limits import Limits
 from astray.service.access.tokens import Identity, Scope, Token, Tokens, digest_of, narrowed
 from astray.service.batches import Batch, FeedFix
 from astray.service.store import open_store
@@ -86,7 +86,7 @@ def bearer(token: str) -> dict[str, str]:
 # -------------------------------------------------------------------- tokens
 
 
-def test_a_token_is_kept_as_a_digest_and_known_by_it(tmp_path: Path):
+def test_the_store_keeps_only_the_digest_of_a_token_and_finds_its_owner_by_it(tmp_path: Path):
     store = open_store(tmp_path)
     token = access.add(store.writer, "phone", ["send"], ["ana"])
     rows = store.writer.rows("SELECT * FROM tokens")
@@ -98,7 +98,7 @@ def test_a_token_is_kept_as_a_digest_and_known_by_it(tmp_path: Path):
     assert owner.only_agent == "ana"
     with pytest.raises(AstrayError, match="there is a token named 'phone'"):
         access.add(store.writer, "phone", ["read"])
-    with pytest.raises(AstrayError, match="no right is named 'rule'"):
+    with pytest.raises(AstrayError, match="there is no right 'rule'"):
         access.add(store.writer, "king", ["rule"])
     access.remove(store.writer, "phone")
     assert Tokens(access.known(store.writer)).owner(token) is None
@@ -124,7 +124,7 @@ def test_tokens_are_made_listed_and_removed_while_a_service_has_the_store(tmp_pa
     store.close()
 
 
-def test_a_token_of_one_agent_speaks_for_no_other():
+def test_a_token_of_one_agent_cannot_send_fixes_of_another():
     batch = Batch([FeedFix("ana", 0.0, 45.0, 7.0), FeedFix("bob", 0.0, 45.0, 7.0)], [])
     found = narrowed(Identity("phone", Scope(("send",), ("ana",))), batch)
     assert [fix.agent for fix in found.fixes] == ["ana"]
@@ -147,7 +147,7 @@ def test_a_token_of_one_agent_speaks_for_no_other():
         ("example.org", False, False, 1, False),
     ],
 )
-def test_off_loopback_it_starts_with_tls_or_behind_a_proxy_and_with_a_token(host, tls, proxy, tokens, starts):
+def test_beyond_loopback_the_service_starts_only_with_tls_or_a_proxy_and_with_a_token(host, tls, proxy, tokens, starts):
     if starts:
         access.check_binding(host, tls=tls, behind_proxy=proxy, tokens=tokens)
         return
@@ -159,7 +159,7 @@ def test_off_loopback_it_starts_with_tls_or_behind_a_proxy_and_with_a_token(host
 # -------------------------------------------------------------------- who asks
 
 
-def test_every_way_to_show_a_token(closed: str):
+def test_a_token_is_accepted_as_bearer_basic_and_in_the_path(closed: str):
     basic = "Basic " + base64.b64encode(f"ana:{PHONE}".encode()).decode()
     for path, headers in (
         ("/pub", bearer(PHONE)),
@@ -204,7 +204,7 @@ def test_a_token_allows_what_it_was_made_for(closed: str, token: str | None, met
         assert answer.headers["www-authenticate"].startswith("Basic" if path == "/pub" else "Bearer")
 
 
-def test_a_person_logs_in_and_out_with_a_cookie_that_no_script_and_no_other_site_gets(closed: str):
+def test_login_sets_a_cookie_that_scripts_and_other_sites_cannot_read_and_logout_removes_it(closed: str):
     with httpx.Client(base_url=closed) as browser:
         assert browser.post("/login", json={"token": "astray_wrong"}).status_code == 401
         assert browser.post("/login", content=b"[").status_code == 422
@@ -253,7 +253,7 @@ def test_a_removed_token_ends_its_sessions():
         ({"Host": "[::1]:80"}, 200),
     ],
 )
-def test_no_other_site_writes_and_no_other_name_is_ours(opened: str, headers: dict[str, str], status: int):
+def test_writes_from_other_sites_and_foreign_host_names_are_refused(opened: str, headers: dict[str, str], status: int):
     assert httpx.post(f"{opened}/api/review/1/verdict", headers=headers, content=b"{}").status_code == status
     # A picture in a page of another site could have a fix written.
     assert httpx.get(f"{opened}/osmand?id=a", headers=headers).status_code == status
@@ -264,7 +264,7 @@ def test_a_page_of_another_site_cannot_read_by_rebinding_a_name(opened: str):
     assert httpx.get(f"{opened}/api/agents").json()["who"] == "this machine"
 
 
-def test_behind_a_proxy_this_machine_is_nobody_special():
+def test_behind_a_proxy_requests_from_this_machine_need_a_token():
     with serving(KNOWN, behind_proxy=True, names=("gps.example.org",), tls=True) as (url, _):
         assert httpx.get(f"{url}/api/agents", headers={"Host": "gps.example.org"}).status_code == 401
         assert httpx.get(f"{url}/api/agents", headers={"Host": "evil.example"}).status_code == 421
@@ -273,7 +273,7 @@ def test_behind_a_proxy_this_machine_is_nobody_special():
         assert "max-age" in answer.headers["strict-transport-security"]
 
 
-def test_every_answer_tells_browsers_to_trust_nobody_else(opened: str):
+def test_every_answer_has_the_security_headers(opened: str):
     for answer in (httpx.get(f"{opened}/"), httpx.get(f"{opened}/", headers={"Host": "evil.example"})):
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -291,14 +291,14 @@ def raw(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=10)
 
 
-def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(opened: str):
+def test_a_body_that_is_too_large_is_refused_with_and_without_content_length(opened: str):
     large = b"x" * 1_048_577
     assert httpx.post(f"{opened}/pub", content=large).status_code == 413
     assert httpx.post(f"{opened}/pub", content=iter([large[:65_536]] * 17)).status_code == 413
     assert httpx.post(f"{opened}/pub", content=large[:-1]).json()["bytes"] == 1_048_576
 
 
-def test_slow_and_silent_clients_are_given_up_and_others_are_served():
+def test_slow_and_silent_clients_are_disconnected_and_others_are_served():
     limits = Limits(body_seconds=0.5, header_seconds=0.5, connections_each=20)
     with serving([], limits) as (url, _):
         silent, head, body, endless = raw(url), raw(url), raw(url), raw(url)
@@ -313,7 +313,7 @@ def test_slow_and_silent_clients_are_given_up_and_others_are_served():
         body.close()
 
 
-def test_a_head_without_end_is_cut_off(opened: str):
+def test_a_connection_with_an_endless_head_is_closed(opened: str):
     with raw(opened) as endless:
         endless.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -337,7 +337,7 @@ def test_one_address_cannot_take_all_connections():
             one.close()
 
 
-def test_who_asks_too_often_waits_and_others_do_not():
+def test_a_client_with_too_many_requests_must_wait_and_others_need_not():
     with serving(KNOWN, Limits(rate=1.0, burst=5.0)) as (url, _), httpx.Client(base_url=url) as client:
         statuses = [client.get("/api/agents", headers=bearer(READER)).status_code for _ in range(7)]
         assert statuses[:5] == [200] * 5
@@ -347,7 +347,7 @@ def test_who_asks_too_often_waits_and_others_do_not():
         assert client.get("/api/agents", headers=bearer(OPERATOR)).status_code == 200
 
 
-def test_tokens_cannot_be_guessed_at_length():
+def test_after_many_wrong_tokens_a_client_must_wait():
     with serving(KNOWN, Limits(failures=3.0)) as (url, audit), httpx.Client(base_url=url) as client:
         statuses = [client.get("/api/agents", headers=bearer(f"guess{i}")).status_code for i in range(5)]
         assert statuses == [401, 401, 401, 429, 429]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astray.core.zones import Zone
-from astray.service.alerts.telling import WEEK, Alert, Told, decide
+from astray.service.alerts.notify_rules import WEEK, Alert, PastAlert, decide
 from astray.service.preferences import Budget, Hours, Preferences
 
 LISBON = Zone("Europe/Lisbon")
@@ -22,8 +22,8 @@ def alert(agent: str = "ana", level: str = "anomaly", ago: float = 60.0, late: b
     return Alert(f"{agent}/1", agent, "1", NOW - ago, level, "never began here before", late)
 
 
-def told(agent: str, *ago: float, how: str = "yes") -> list[Told]:
-    return [Told(agent, NOW - seconds, how) for seconds in ago]
+def told(agent: str, *ago: float, how: str = "yes") -> list[PastAlert]:
+    return [PastAlert(agent, NOW - seconds, how) for seconds in ago]
 
 
 @pytest.mark.parametrize(
@@ -36,24 +36,24 @@ def told(agent: str, *ago: float, how: str = "yes") -> list[Told]:
         (told("ana", 3600, 7200, how="held"), "no", "2 alerts of ana"),
         (told("ana", 3600, WEEK + 1), "yes", ""),
         (told("bob", 3600, 7200) + told("cem", 60), "no", "3 alerts in seven days"),
-        (told("ana", 30), "no", "told together with another alert of ana"),
+        (told("ana", 30), "no", "sent together with another alert of ana"),
         (told("bob", 30), "yes", ""),
     ],
 )
-def test_a_budget_and_one_alert_for_what_comes_together(past: list[Told], answer: str, words: str):
+def test_an_alert_is_sent_within_the_budget_and_once_per_batch(past: list[PastAlert], answer: str, words: str):
     found = decide(alert(), past, WANTED, NOW, LISBON)
     assert found.told == answer
     assert words in found.reason
 
 
-def test_five_alerts_of_one_batch_ring_once():
-    past: list[Told] = []
+def test_of_five_alerts_in_one_batch_one_is_sent():
+    past: list[PastAlert] = []
     for i in range(5):
-        past.append(Told("ana", NOW + i / 100, decide(alert(), past, WANTED, NOW + i / 100, LISBON).told))
+        past.append(PastAlert("ana", NOW + i / 100, decide(alert(), past, WANTED, NOW + i / 100, LISBON).told))
     assert [one.told for one in past] == ["yes", "no", "no", "no", "no"]
 
 
-def test_what_is_uncertain_paused_or_old_is_only_listed():
+def test_uncertain_paused_and_old_alerts_are_listed_but_not_sent():
     for found, words in (
         (decide(alert(level="review"), [], WANTED, NOW, LISBON), "for review"),
         (decide(alert(), [], WANTED, NOW, LISBON, paused_until=NOW + 1), "paused until 2013-07-01 12:00"),
@@ -65,7 +65,7 @@ def test_what_is_uncertain_paused_or_old_is_only_listed():
     assert decide(alert(ago=7200, late=True), [], WANTED, NOW, LISBON).told == "yes"
 
 
-def test_no_budget_tells_nobody():
+def test_with_a_budget_of_zero_no_alert_is_sent():
     assert decide(alert(), [], Preferences(alerts_a_week=Budget(agent=0, all=3)), NOW, LISBON).told == "no"
 
 

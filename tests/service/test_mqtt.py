@@ -15,8 +15,8 @@ import pytest
 
 from astray.core.errors import AstrayError
 from astray.service.batches import Batch, Busy, Receipt
-from astray.service.feeds import topics
-from astray.service.feeds.mqtt import Broker, MqttFeed
+from astray.service.feeds import mqtt_topics
+from astray.service.feeds.mqtt_feed import Broker, MqttFeed
 from peers import Mosquitto, is_open, publish, until
 
 NOW = 1_700_000_000
@@ -74,7 +74,7 @@ def fix(i: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("version", ["3", "5"])
-def test_every_format_comes_by_the_broker_that_is_there(version: str):
+def test_the_broker_delivers_fixes_in_every_format(version: str):
     """Over the broker on its usual port, under topics of our own."""
     if not is_open(1883):
         pytest.skip("there is no broker on 127.0.0.1:1883")
@@ -108,7 +108,7 @@ def test_every_format_comes_by_the_broker_that_is_there(version: str):
     publish(1883, (f"{prefix}/retained", b""), retain=True)
 
 
-def test_what_was_retained_before_we_came_is_no_new_fix(broker: Mosquitto):
+def test_a_retained_message_is_not_a_new_fix(broker: Mosquitto):
     publish(broker.port, ("fleet/ana", fix(0)), ("owntracks/ana/phone", fix(0)), retain=True)
     log = Log()
     with feeding(broker.port, log, "fleet"):
@@ -118,7 +118,7 @@ def test_what_was_retained_before_we_came_is_no_new_fix(broker: Mosquitto):
 
 
 @pytest.mark.parametrize("version", ["3", "5"])
-def test_what_is_not_on_the_disk_comes_again_after_a_kill(broker: Mosquitto, version: str):
+def test_a_message_that_was_not_stored_comes_again_after_a_kill(broker: Mosquitto, version: str):
     log = Log(commits=False)
     with feeding(broker.port, log, "fleet", version):
         publish(broker.port, *((f"fleet/{i}", fix(i)) for i in range(10)))
@@ -153,7 +153,7 @@ def test_a_broker_that_dies_and_comes_back_loses_nothing(broker: Mosquitto):
             assert feed.status()["warnings"] == []
 
 
-def test_a_late_word_from_the_disk_acknowledges_nothing_on_another_connection(broker: Mosquitto):
+def test_a_late_receipt_does_not_acknowledge_on_another_connection(broker: Mosquitto):
     """The broker has forgotten everything meanwhile, and numbers its messages from 1 again."""
     log = Log(commits=False)
     with feeding(broker.port, log, "fleet") as feed:
@@ -183,8 +183,8 @@ def test_a_full_queue_holds_the_broker_back_and_loses_nothing(broker: Mosquitto)
     assert log.times == [NOW + i for i in range(20)]
 
 
-def test_a_queue_that_stays_full_begins_the_connection_anew(broker: Mosquitto, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("astray.service.feeds.mqtt.PATIENCE", 0.3)
+def test_a_queue_that_stays_full_makes_the_feed_reconnect(broker: Mosquitto, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("astray.service.feeds.mqtt_feed.PATIENCE", 0.3)
     log = Log()
     log.busy = 15
     with feeding(broker.port, log, "fleet"):
@@ -192,7 +192,7 @@ def test_a_queue_that_stays_full_begins_the_connection_anew(broker: Mosquitto, m
         until(lambda: log.times == [NOW])
 
 
-def test_what_could_not_be_stored_comes_again(broker: Mosquitto):
+def test_the_broker_sends_again_what_could_not_be_stored(broker: Mosquitto):
     log = Log()
     log.full_disk = 1
     with feeding(broker.port, log, "fleet"):
@@ -200,7 +200,7 @@ def test_what_could_not_be_stored_comes_again(broker: Mosquitto):
         until(lambda: set(log.times) == {NOW, NOW + 1})
 
 
-def test_quality_of_service_0_is_warned_of(broker: Mosquitto):
+def test_messages_with_qos_0_cause_a_warning(broker: Mosquitto):
     log = Log()
     with feeding(broker.port, log, "fleet") as feed:
         publish(broker.port, ("fleet/0", fix(0)), qos=0)
@@ -228,11 +228,11 @@ def test_an_address_that_is_not_understood_is_refused_with_a_remedy(url: str):
 def test_the_status_shows_no_secret():
     broker = Broker.of("mqtts://ana:s%40cret@example.org/fleet")
     assert (broker.user, broker.password) == ("ana", "s@cret")
-    assert "cret" not in broker.shown
+    assert "cret" not in broker.display
 
 
-def test_a_topic_says_whose_fix_it_is():
-    assert topics.decode("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
-    assert topics.decode("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
-        "nothing says whose fix it is"
+def test_the_topic_gives_the_agent_of_a_fix():
+    assert mqtt_topics.decode("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
+    assert mqtt_topics.decode("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
+        "the fix names no agent"
     )

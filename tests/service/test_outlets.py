@@ -27,10 +27,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 from astray.core.zones import Zone
 from astray.service import preferences
 from astray.service.alerts import outbox as outboxes
-from astray.service.alerts.messages import tell, tell_change
-from astray.service.alerts.outbox import Outbox, standing
-from astray.service.alerts.outlets import Delivery, Means, NotDelivered, concealed, deliver, revealed, signature
-from astray.service.preferences import Budget, OutletAddress, Preferences
+from astray.service.alerts.notifications import tell, tell_change
+from astray.service.alerts.outbox import Outbox, outbox_state
+from astray.service.alerts.outlets import Delivery, Means, NotDelivered, OutletAddress, deliver, signature
+from astray.service.preferences import Budget, Preferences
 from astray.service.scoring.event_rows import Alert, put_alert
 from astray.service.store import Connection, Store, open_store
 from peers import Receiver, until
@@ -77,7 +77,7 @@ def test_a_webhook_has_a_key_and_a_signature(receiver: Receiver):
 @pytest.mark.parametrize(
     ("status", "final"), [(500, False), (503, False), (429, False), (408, False), (400, True), (404, True), (302, True)]
 )
-def test_what_may_pass_is_tried_again_and_what_may_not_is_not(receiver: Receiver, status: int, final: bool):
+def test_temporary_refusals_are_tried_again_and_final_ones_are_not(receiver: Receiver, status: int, final: bool):
     other = Receiver()
     receiver.answers = [(status, {"Location": f"{other.url}/elsewhere", "Retry-After": "7"})]
     with pytest.raises(NotDelivered) as failed:
@@ -98,7 +98,7 @@ def test_a_server_that_never_answers_is_given_up(receiver: Receiver, monkeypatch
 
 
 @pytest.mark.parametrize("to", ["ftp://example.org", "nonsense", "http://", "http://[", "http://a:b:c/"])
-def test_an_address_that_cannot_be_is_final(to: str):
+def test_an_impossible_address_is_a_final_failure(to: str):
     with pytest.raises(NotDelivered) as failed:
         send("webhook", to)
     assert failed.value.final
@@ -169,11 +169,11 @@ def test_an_email_that_is_refused_for_good_is_not_sent_again():
     with pytest.raises(NotDelivered, match="550") as failed:
         send("email", "nobody@example.org", Means(smtp=f"smtp://127.0.0.1:{box.port}"))
     assert failed.value.final
-    with pytest.raises(NotDelivered, match="no mail server is named"):
+    with pytest.raises(NotDelivered, match="the service knows no mail server"):
         send("email", "nobody@example.org")
 
 
-def test_nobody_puts_further_headers_into_an_email():
+def test_names_cannot_inject_headers_into_an_email():
     box = Mailbox()
     means = Means(smtp=f"smtp://127.0.0.1:{box.port}")
     said = {**SAID, "title": "ana\r\nBcc: everybody@example.org"}
@@ -183,7 +183,7 @@ def test_nobody_puts_further_headers_into_an_email():
         send("email", "a@example.org\r\nBcc: everybody@example.org", means)
 
 
-def test_an_mqtt_topic_for_each_alert_holds_how_it_stands():
+def test_the_mqtt_topic_of_an_alert_holds_its_last_state():
     with socket.socket() as tried:
         if tried.connect_ex(("127.0.0.1", 1883)):
             pytest.skip("there is no broker on 127.0.0.1:1883")
@@ -205,11 +205,11 @@ def test_an_mqtt_topic_for_each_alert_holds_how_it_stands():
     later.publish(f"{base}/1f", b"", 1, True).wait_for_publish(10)
     later.disconnect()
     later.loop_stop()
-    with pytest.raises(NotDelivered, match="no broker is named"):
+    with pytest.raises(NotDelivered, match="the service knows no broker"):
         send("mqtt", base)
 
 
-def test_apprise_is_one_more_outlet(receiver: Receiver):
+def test_the_apprise_outlet_delivers_title_and_text(receiver: Receiver):
     pytest.importorskip("apprise")
     send("apprise", receiver.url.replace("http://", "json://") + "/hook")
     assert json.loads(receiver.got[0][2])["title"] == SAID["title"]
@@ -228,11 +228,11 @@ def test_secrets_are_neither_shown_nor_lost_when_the_page_sends_them_back():
             OutletAddress("email", "ana@example.org"),
         )
     )
-    page = concealed(kept)
-    assert "s3cret" not in preferences.written(page)
-    assert revealed(page, kept) == kept
+    page = preferences.hide_secrets(kept)
+    assert "s3cret" not in str(page)
+    assert preferences.restore_secrets(page, kept) == kept
     new = Preferences(outlets=(OutletAddress("webhook", "https://new.example.org/x"), *page.outlets[2:]))
-    assert revealed(new, kept).outlets == (new.outlets[0], *kept.outlets[2:])
+    assert preferences.restore_secrets(new, kept).outlets == (new.outlets[0], *kept.outlets[2:])
 
 
 # -------------------------------------------------------------------- the outbox
@@ -279,7 +279,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def test_an_alert_is_decided_upon_and_told_to_every_outlet(store: Store, receiver: Receiver):
+def test_an_alert_is_sent_to_every_outlet(store: Store, receiver: Receiver):
     wanting(store.writer, OutletAddress("webhook", f"{receiver.url}/a"), OutletAddress("ntfy", f"{receiver.url}/b"))
     alert = alerting(store.writer)
     assert tell(store.writer, alert, LISBON, NOW, "https://gps.example.org") == "yes"
@@ -287,7 +287,7 @@ def test_an_alert_is_decided_upon_and_told_to_every_outlet(store: Store, receive
     tell_change(store.writer, alert, "closed", LISBON, NOW)
     with delivering(store):
         until(lambda: len(receiver.got) == 3)
-        until(lambda: standing(store.writer)["waiting"] == 0)
+        until(lambda: outbox_state(store.writer)["waiting"] == 0)
     events = [json.loads(body)["event"] for path, _, body in receiver.got if path == "/a"]
     assert events == ["opened", "closed"], "programs are told of the end, and in this order"
     notes = [json.loads(body) for path, _, body in receiver.got if path == "/"]
@@ -295,7 +295,7 @@ def test_an_alert_is_decided_upon_and_told_to_every_outlet(store: Store, receive
     assert store.writer.rows("SELECT told, reason FROM alerts") == [("yes", "")]
 
 
-def test_what_the_budget_does_not_allow_is_only_listed(store: Store, receiver: Receiver):
+def test_an_alert_beyond_the_budget_is_listed_but_not_sent(store: Store, receiver: Receiver):
     wanting(store.writer, OutletAddress("webhook", receiver.url), budget=1)
     assert tell(store.writer, alerting(store.writer), LISBON, NOW) == "yes"
     later = alerting(store.writer, ordinal=1)
@@ -306,7 +306,7 @@ def test_what_the_budget_does_not_allow_is_only_listed(store: Store, receiver: R
     assert reason == "the budget is used up: 1 alert of ana in seven days"
 
 
-def test_what_is_held_is_told_when_the_quiet_hours_end(store: Store, receiver: Receiver):
+def test_a_held_alert_is_sent_when_the_quiet_hours_end(store: Store, receiver: Receiver):
     quiet = preferences.Hours("00:00", "23:59")
     outlets = (OutletAddress("webhook", receiver.url),)
     preferences.save(store.writer, Preferences(quiet_hours=quiet, outlets=outlets))
@@ -329,14 +329,14 @@ def test_a_server_that_comes_back_gets_everything_with_the_same_keys(
         tell(store.writer, alerting(store.writer, f"agent {i}"), LISBON, NOW)
     receiver.answers = [(503, {})] * 12
     with delivering(store):
-        until(lambda: standing(store.writer)["waiting"] == 0)
+        until(lambda: outbox_state(store.writer)["waiting"] == 0)
     assert len(receiver.got) == 12 + 5
     expected = {row[0] for row in store.writer.rows("SELECT id FROM outbox")}
     assert set(receiver.keys[12:]) == expected
-    assert standing(store.writer) == {"waiting": 0, "failing": 0, "given_up": 0, "oldest": None, "errors": []}
+    assert outbox_state(store.writer) == {"waiting": 0, "failing": 0, "given_up": 0, "oldest": None, "errors": []}
 
 
-def test_what_can_never_arrive_is_given_up_and_said_without_its_secret(
+def test_a_final_failure_is_given_up_and_reported_without_secrets(
     store: Store, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
@@ -344,15 +344,15 @@ def test_what_can_never_arrive_is_given_up_and_said_without_its_secret(
     wanting(store.writer, OutletAddress("webhook", f"{receiver.url}/s3cret?key=s3cret"))
     tell(store.writer, alerting(store.writer), LISBON, NOW)
     with delivering(store):
-        until(lambda: standing(store.writer)["given_up"])
-    found = standing(store.writer)
+        until(lambda: outbox_state(store.writer)["given_up"])
+    found = outbox_state(store.writer)
     assert found["waiting"] == 0
     assert found["errors"][0]["reason"] == f"webhook {receiver.url}/***: answered 404"
     assert "given up" in caplog.text
     assert "s3cret" not in caplog.text
 
 
-def test_one_slow_outlet_holds_up_no_other(store: Store, receiver: Receiver):
+def test_a_slow_outlet_does_not_delay_others(store: Store, receiver: Receiver):
     slow = Receiver()
     slow.delay = 2.0
     wanting(store.writer, OutletAddress("webhook", slow.url), OutletAddress("webhook", receiver.url))
@@ -374,7 +374,7 @@ def test_attempts_are_spread_by_a_seed(store: Store, receiver: Receiver):
         tell(store.writer, alerting(store.writer), LISBON, NOW)
         receiver.answers, before = [(500, {})], time.time()
         with delivering(store, seed):
-            until(lambda: standing(store.writer)["failing"])
+            until(lambda: outbox_state(store.writer)["failing"])
         tries.append(round(store.writer.value("SELECT next_try FROM outbox") - before, 0))
     assert tries[0] == pytest.approx(tries[1], abs=1)
     assert all(2 <= wait <= 8 for wait in tries)
@@ -383,7 +383,7 @@ def test_attempts_are_spread_by_a_seed(store: Store, receiver: Receiver):
 KILLED = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 import test_outlets as t
 t.outboxes.FIRST = t.outboxes.LOOK = 0.05
 store = t.open_store(Path(sys.argv[1]))
@@ -392,7 +392,7 @@ with t.delivering(store):
 """
 
 
-def test_kills_lose_no_message_and_give_none_a_second_identity(tmp_path: Path, receiver: Receiver):
+def test_kills_lose_no_message_and_do_not_change_its_key(tmp_path: Path, receiver: Receiver):
     store = open_store(tmp_path)
     wanting(store.writer, OutletAddress("webhook", receiver.url))
     for i in range(8):
@@ -404,7 +404,7 @@ def test_kills_lose_no_message_and_give_none_a_second_identity(tmp_path: Path, r
     while set(receiver.keys) != expected:
         rounds += 1
         assert rounds < 30
-        arguments = [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parents[1])]
+        arguments = [sys.executable, "-c", KILLED, str(tmp_path), *map(str, Path(__file__).parents[:2])]
         process = subprocess.Popen(arguments)
         before = len(receiver.got)
         until(lambda before=before: len(receiver.got) >= before + 2 or set(receiver.keys) == expected)
@@ -413,6 +413,6 @@ def test_kills_lose_no_message_and_give_none_a_second_identity(tmp_path: Path, r
     assert rounds > 2, "it was killed under way"
     store = open_store(tmp_path)
     with delivering(store):
-        until(lambda: standing(store.writer)["waiting"] == 0)
+        until(lambda: outbox_state(store.writer)["waiting"] == 0)
     assert set(receiver.keys) == expected
     store.close()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from astray.service.batches import Batch, FeedFix, Receipt
 from astray.service.feeds import FORMATS
-from astray.service.feeds.answers import REFUSED_HEADER
+from astray.service.feeds.feed_answers import REFUSED_HEADER
 
 FEEDS = Path(__file__).parents[1] / "data" / "feeds"
 GOLDEN = {path.stem: json.loads(path.read_text("utf-8"))["cases"] for path in sorted(FEEDS.glob("*.json"))}
@@ -42,7 +42,7 @@ def test_every_format_has_golden_cases():
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
-def test_a_message_is_read_as_its_golden_case_says(name: str, case: dict[str, Any]):
+def test_every_message_decodes_to_its_golden_case(name: str, case: dict[str, Any]):
     found = read(name, case)
     assert found.fixes == [expected(row) for row in case["fixes"]]
     assert [[row.index, row.reason] for row in found.refused] == case["refused"]
@@ -60,7 +60,7 @@ def test_a_message_is_answered_exactly_as_its_sender_expects(name: str, case: di
         assert set(json.loads(answer.body)["error"]) == {"reason", "remedy"}
 
 
-def test_what_an_answer_has_no_room_for_stands_in_a_header():
+def test_refused_rows_are_reported_in_a_header_if_the_body_has_no_room():
     case = next(case for case in GOLDEN["overland"] if len(case["refused"]) == 5)
     answer = FORMATS["overland"].answer(Receipt(1, read("overland", case).refused))
     assert answer.headers[REFUSED_HEADER].startswith("5; the phone says that the position is not valid")
@@ -81,7 +81,7 @@ def test_an_overland_batch_of_a_thousand_points_is_read_without_a_table_for_each
     assert _USUAL.fullmatch("2015-10-01T08:00:00-0700")
 
 
-def test_the_settings_in_the_documentation_are_those_that_work():
+def test_the_sender_settings_in_the_documentation_work():
     """Every address of the page is one that is served, and what its applications put into it is understood."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "feeds.md").read_text("utf-8")
     served = {path for form in FORMATS.values() for path in form.paths if "{" not in path}
@@ -141,7 +141,7 @@ maps = st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), st.text(max_
 @example(b"", {"id": "a", "timestamp": "9" * 19, "lat": "1e400", "lon": "\x00"}, {}, None)
 @example(b'{"position": {"fixTime": [1]}, "device": {"uniqueId": true}}', {}, {}, "ana")
 @example(b'{"agent": 1' + b"0" * 4000 + b', "time": 1, "lat": 1, "lon": 1}', {}, {}, None)
-def test_nothing_that_is_sent_raises_and_what_passes_is_a_fix(body, query, headers, agent):
+def test_decoders_never_raise_and_return_only_valid_fixes(body, query, headers, agent):
     for form in FORMATS.values():
         found = form.decode(body, query, headers, 2e9, agent)
         for fix in found.fixes:

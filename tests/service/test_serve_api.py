@@ -61,7 +61,7 @@ def test_flagged_trips_wait_in_review_worst_first_with_words(service: Running):
     assert trip["trips"] == [trip["id"]]
 
 
-def test_a_flagged_trip_is_told_with_track_band_and_reasons(service: Running):
+def test_a_flagged_trip_has_track_band_and_reasons(service: Running):
     item = next(item for item in service.get("/api/review")["items"] if item["kind"] == "trip")
     trip = service.get(f"/api/trips/{quote(item['id'], safe='')}")
     track = trip["track"]
@@ -73,14 +73,14 @@ def test_a_flagged_trip_is_told_with_track_band_and_reasons(service: Running):
     assert (trip["open"], trip["verdict"]) == (False, None)
 
 
-def test_a_normal_trip_is_explained_when_somebody_asks(service: Running):
+def test_a_normal_trip_is_explained_on_request(service: Running):
     normal = next(trip for trip in service.get("/api/agents/p00/trips")["trips"] if trip["decision"] == "normal")
     trip = service.get(f"/api/trips/{quote(normal['id'], safe='')}")
     assert trip["eps"] is not None
     assert any(n is not None for n in trip["track"]["n"])
 
 
-def test_the_trip_under_way_is_told_too(service: Running):
+def test_an_open_trip_can_be_read(service: Running):
     (agent,) = service.get("/api/agents")["agents"]
     trip = service.get(f"/api/trips/{quote(agent['trip'], safe='')}")
     assert trip["open"] is True
@@ -94,7 +94,7 @@ def test_habitual_ways_are_lines_that_count_trips(service: Running):
     assert all(way["geometry"]["type"] == "LineString" for way in ways)
 
 
-def test_an_item_may_be_named_as_a_trip_is(service: Running):
+def test_an_item_can_be_addressed_by_the_name_of_its_trip(service: Running):
     item = service.get("/api/review")["items"][0]["id"]
     once = f"/api/review/{item}/verdict"  # encoded once: a trip is found so, too
     assert service.client.get(f"/api/trips/{item}").status_code == 200
@@ -116,7 +116,7 @@ def test_a_verdict_can_be_undone_and_then_given_again(service: Running):
     assert service.client.post("/api/review/p00%2Fnothing/verdict", json={"verdict": "normal"}).status_code == 404
 
 
-def test_health_and_figures(service: Running, life: list[dict]):
+def test_health_and_metrics_report_counts(service: Running, life: list[dict]):
     health = service.get("/api/health")
     assert health["status"] == "ok"
     assert health["store"]["kind"] == "SQLite"
@@ -126,7 +126,7 @@ def test_health_and_figures(service: Running, life: list[dict]):
     assert "p00" not in text
 
 
-def test_settings_are_kept_and_wrong_ones_are_refused_by_name(service: Running):
+def test_settings_are_stored_and_wrong_ones_are_refused_with_their_field(service: Running):
     before = service.get("/api/settings")
     changed = service.client.put("/api/settings", json=before | {"undo_minutes": 7.0})
     assert changed.json()["undo_minutes"] == 7.0
@@ -199,7 +199,7 @@ def test_the_page_and_its_files_are_served(service: Running):
     assert service.client.get("/static/no-such-file.js").status_code == 404
 
 
-def test_the_description_names_every_operation(service: Running):
+def test_the_openapi_document_describes_every_operation(service: Running):
     paths = service.get("/openapi.json")["paths"]
     assert {"/api/fixes", "/api/agents", "/api/review/{item}/verdict", "/pub", "/overland", "/healthz"} <= set(paths)
 
@@ -248,7 +248,7 @@ def test_an_agents_alerts_can_be_paused(service: Running):
 # -------------------------------------------------------------------- starting and stopping
 
 
-def test_without_the_packages_of_the_service_it_says_what_to_install(tmp_path: Path):
+def test_without_its_packages_serve_says_what_to_install(tmp_path: Path):
     code = """
 import sys
 for name in ("msgspec", "starlette", "uvicorn", "httptools", "paho", "psycopg"):
@@ -264,7 +264,7 @@ sys.exit(main(["serve", sys.argv[1]]))
     assert not (tmp_path / "x").exists()
 
 
-def test_it_ends_at_once_though_a_page_listens(tmp_path: Path):
+def test_the_service_stops_at_once_while_a_page_listens(tmp_path: Path):
     with serving(tmp_path / "data") as running, httpx.stream("GET", f"{running.url}/api/events", timeout=60) as lines:
         events = lines.iter_lines()
         assert next(events) == ": astray"
@@ -272,7 +272,7 @@ def test_it_ends_at_once_though_a_page_listens(tmp_path: Path):
         assert all(not line or line.startswith(":") for line in events)  # it has ended, and was not cut off
 
 
-def test_it_starts_on_nothing_learns_ends_well_and_goes_on(tmp_path: Path, life: list[dict]):
+def test_an_empty_service_starts_learns_stops_and_resumes(tmp_path: Path, life: list[dict]):
     with serving(tmp_path / "data") as running:
         running.post(life[:150])
         (before,) = running.get("/api/agents")["agents"]
@@ -292,7 +292,7 @@ def test_it_starts_on_nothing_learns_ends_well_and_goes_on(tmp_path: Path, life:
     ]
 
 
-def test_a_port_that_is_taken_and_an_open_door_are_refused(tmp_path: Path, service: Running):
+def test_a_taken_port_and_an_unprotected_address_are_refused(tmp_path: Path, service: Running):
     def refused(*flags: str) -> str:
         command = [sys.executable, "-m", "astray.cli", "serve", str(tmp_path / "data"), *flags]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120)

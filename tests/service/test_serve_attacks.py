@@ -60,7 +60,7 @@ def test_a_flood_is_answered_with_200_or_429_and_others_are_served(service: Runn
 
 
 @pytest.mark.parametrize("path", ["/pub", "/overland", "/osmand", "/traccar", "/gpslogger", "/api/fixes"])
-def test_a_megabyte_of_anything_gets_4xx_or_is_read(service: Running, path: str):
+def test_a_megabyte_of_garbage_gets_4xx(service: Running, path: str):
     for body in (b"[" * 1_000_000, b'{"a":' * 200_000, b"\x00" * 1_000_000, b"&a=1" * 250_000, b"9" * 1_000_000):
         answer = service.client.post(path, content=body)
         assert 400 <= answer.status_code < 500
@@ -74,7 +74,7 @@ def test_a_megabyte_of_fixes_is_taken(service: Running):
     assert answer["accepted"] == 10_000
 
 
-def test_slow_clients_hold_nobody_up(service: Running):
+def test_slow_clients_do_not_delay_others(service: Running):
     slow = [connection(service) for _ in range(60)]
     for i, one in enumerate(slow):
         one.sendall(b"POST /pub HTTP/1.1\r\nHost: 127.0.0.1\r\n" + (b"Content-Length: 100\r\n\r\n{" if i % 2 else b""))
@@ -84,7 +84,7 @@ def test_slow_clients_hold_nobody_up(service: Running):
         one.close()
 
 
-def test_unknown_agents_without_end_take_bounded_memory(service: Running):
+def test_endless_new_agents_take_bounded_memory(service: Running):
     process = psutil.Process(service.process.pid)
     for i in range(3):
         service.client.post("/api/fixes", json=[fix(f"warm {i} {k}") for k in range(1000)])
@@ -119,7 +119,7 @@ def test_a_token_of_one_agent_sees_and_changes_nothing_of_another(tmp_path: Path
             assert client.post("/api/fixes", json=rows, headers=all_).json()["accepted"] == 40
         mixed = client.post("/api/fixes", json=[fix("ana", 5000), fix("secret-bob", 5000)], headers=ana).json()
         assert mixed["accepted"] == 1
-        assert mixed["refused"][0]["reason"] == "this token may not speak for this agent"
+        assert mixed["refused"][0]["reason"] == "this token may not send fixes of this agent"
         assert "secret-bob" in client.get("/api/agents", headers=all_).text
         for path in (
             *("/api/agents", "/api/agents?q=secret", "/api/review", "/api/alerts", "/api/health", "/metrics"),
@@ -147,7 +147,7 @@ def test_a_token_of_one_agent_sees_and_changes_nothing_of_another(tmp_path: Path
 
 
 @pytest.mark.parametrize("flags", [["--host", "0.0.0.0"], ["--behind-proxy"]])
-def test_off_loopback_without_tls_or_a_token_it_does_not_start(tmp_path: Path, flags: list[str]):
+def test_beyond_loopback_the_service_does_not_start_without_tls_or_a_token(tmp_path: Path, flags: list[str]):
     started = subprocess.run(
         [sys.executable, "-m", "astray.cli", "serve", str(tmp_path), "--port", "0", *flags],
         capture_output=True,

@@ -20,7 +20,7 @@ NOW = 1_763_380_000.0
 
 
 @pytest.mark.parametrize("hours", [0, 7, 50, 100, 160])
-def test_the_story_ends_now_and_has_something_wrong_at_any_hour_of_the_week(hours: int):
+def test_the_demo_story_ends_now_and_has_anomalies_at_any_hour_of_the_week(hours: int):
     now = NOW + 3600 * hours
     told = story(now)
     assert told.wrong > 0

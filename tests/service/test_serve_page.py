@@ -48,7 +48,11 @@ WATCH = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 ON_MAP = """async (name) => {
   const { map } = await import(document.querySelector("script[src]").src.replace("app.js", "map.js"));
-  return map.data[name].features.length;
+  return map.data[name].length;
+}"""
+ON_TRACK = """async () => {
+  const { map } = await import(document.querySelector("script[src]").src.replace("app.js", "map.js"));
+  return map.data.track[0].geometry.coordinates.length;
 }"""
 OUTLINE = """() => {
   const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
@@ -181,7 +185,7 @@ def until(page: Any, holds: Callable[[], Any]) -> Any:
 # -------------------------------------------------------------------- review
 
 
-def test_twenty_reviews_by_keyboard_alone(service: Running, opened: Open) -> None:
+def test_twenty_reviews_work_by_keyboard_alone(service: Running, opened: Open) -> None:
     before = service.get("/api/review", limit=500)
     page = opened(service, "/live")
     page.locator(".agents button").first.wait_for()
@@ -243,7 +247,7 @@ def test_an_item_shows_map_chart_and_reasons_without_a_click(service: Running, o
     assert trip["zone"].split(",")[0] in page.locator(".trip h1").inner_text()
     chart = page.locator(".chart canvas").bounding_box()
     assert chart["y"] + chart["height"] < DESK["height"]
-    assert page.evaluate(ON_MAP, "track") == sum(not fault for fault in trip["track"]["fault"]) - 1
+    assert page.evaluate(ON_TRACK) == sum(not fault for fault in trip["track"]["fault"])
     assert page.evaluate(ON_MAP, "ways") > 0
     # The chart points at the map, and the map at the chart.
     page.locator(".chart").hover(position={"x": chart["width"] / 2, "y": 60})
@@ -273,14 +277,14 @@ def test_a_question_shows_all_its_trips(service: Running, opened: Open) -> None:
     assert page.locator(".tabs [aria-pressed=true]").inner_text().startswith("2")
 
 
-def test_trips_in_doubt_come_last_and_say_so(service: Running, opened: Open) -> None:
+def test_trips_in_doubt_come_last_and_are_marked(service: Running, opened: Open) -> None:
     items = service.get("/api/review", limit=500)["items"]
     doubts = [item for item in items if item["kind"] == "doubt"]
     assert doubts
     page = opened(service, "/review")
     page.locator(".queue button").nth(len(items) - 1).click()
     page.locator(".chip", has_text="In doubt").wait_for()
-    assert "not flagged" in page.locator(".why").inner_text()
+    assert "did not flag this trip" in page.locator(".why").inner_text()
     assert page.locator(".queue button", has_text="in doubt").count() == len(doubts)
     assert f"{len(doubts)} in doubt, last" in page.locator(".side-head").inner_text()
     assert page.locator(".verdict-button").count() == 3
@@ -293,7 +297,7 @@ def test_a_trip_that_was_learned_can_be_called_an_anomaly_on_its_page(service: R
     waiting = service.get("/api/review")["total"]
     page = opened(service, f"/live?agent={quote(learned['agent'])}")
     page.locator(f'.card a[href="/trip/{quote(learned["id"], safe="")}"]').click()  # from the live page, as people do
-    page.get_by_text("so it was learned").wait_for()
+    page.get_by_text("so it learned it").wait_for()
     page.keyboard.press("n")  # it is learned already: no verdict
     page.keyboard.press("a")
     page.locator(".pending .clock").wait_for()
@@ -309,7 +313,7 @@ def test_a_trip_that_was_learned_can_be_called_an_anomaly_on_its_page(service: R
     until(page, lambda: page.locator("#waiting").inner_text() == str(waiting))
 
 
-def test_alerts_of_an_agent_are_paused_and_told_again(service: Running, opened: Open) -> None:
+def test_alerts_of_an_agent_can_be_paused_and_resumed(service: Running, opened: Open) -> None:
     page = opened(service, "/live?agent=cem")
     page.get_by_role("button", name="No alerts for a day").click()
     page.get_by_role("button", name="Alerts again").wait_for()
@@ -331,7 +335,7 @@ def test_new_items_appear_by_themselves(days: Days, tmp_path: Path, opened: Open
         page.locator(".trip h1").wait_for()
 
 
-def test_a_service_that_is_gone_is_said_and_comes_back(tmp_path: Path, opened: Open) -> None:
+def test_the_page_reports_a_lost_service_and_reconnects(tmp_path: Path, opened: Open) -> None:
     with serving(tmp_path / "data") as running:
         page = opened(running, "/live", allowed=GONE)
         page.get_by_text("No agents yet").wait_for()
@@ -346,7 +350,7 @@ def test_a_service_that_is_gone_is_said_and_comes_back(tmp_path: Path, opened: O
 # -------------------------------------------------------------------- names, widths, colours
 
 
-def test_nothing_comes_from_outside(service: Running, opened: Open) -> None:
+def test_the_page_loads_nothing_from_other_hosts(service: Running, opened: Open) -> None:
     page = opened(service, "/live")  # which watches requests, the policy and the console
     asked = []
     page.on("request", lambda request: asked.append(request.url))
@@ -357,11 +361,12 @@ def test_nothing_comes_from_outside(service: Running, opened: Open) -> None:
         assert "unsafe" not in policy
         page.locator("#view > *").wait_for()
         page.wait_for_timeout(500)
-    assert {url for url in asked if "/vendor/" in url}, "the map and the chart are the service's own"
+    assert {url for url in asked if url.endswith("/shared/map.js")}, "the service serves the map itself"
+    assert not {url for url in asked if "/vendor/" in url}, "libraries for tiles are loaded only if there are tiles"
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_names_do_no_harm(service: Running, opened: Open, path: str) -> None:
+def test_harmful_names_are_shown_as_text(service: Running, opened: Open, path: str) -> None:
     page = opened(service, path)
     if path in ("/live", "/review", "/health"):
         page.get_by_text(HARMFUL).first.wait_for()
@@ -372,7 +377,7 @@ def test_names_do_no_harm(service: Running, opened: Open, path: str) -> None:
     assert "harmed" not in page.title()
 
 
-def test_the_page_of_a_trip(service: Running, opened: Open) -> None:
+def test_the_page_of_a_trip_takes_a_verdict(service: Running, opened: Open) -> None:
     harmful = next(
         item
         for item in service.get("/api/review", limit=500)["items"]
@@ -436,7 +441,7 @@ def test_light_and_dark_can_be_switched(service: Running, opened: Open) -> None:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-def test_what_has_the_focus_is_seen(service: Running, opened: Open, path: str) -> None:
+def test_the_focused_element_has_a_visible_outline(service: Running, opened: Open, path: str) -> None:
     page = opened(service, path)
     page.locator("#view > *").wait_for()
     if path in ("/live", "/review"):  # before its list is there, twelve steps lead out of the page
@@ -455,7 +460,7 @@ def test_what_has_the_focus_is_seen(service: Running, opened: Open, path: str) -
 # -------------------------------------------------------------------- many agents, none, a token, settings, tiles
 
 
-def test_a_thousand_agents(tmp_path: Path, opened: Open) -> None:
+def test_the_live_page_stays_fast_with_a_thousand_agents(tmp_path: Path, opened: Open) -> None:
     rng = np.random.default_rng(0)
     now = time.time()
     with serving(tmp_path / "data") as running:
@@ -477,7 +482,7 @@ def test_a_thousand_agents(tmp_path: Path, opened: Open) -> None:
         assert page.locator(".agents li:visible").count() == 10
 
 
-def test_an_empty_service_teaches_how_to_begin(empty: Running, opened: Open) -> None:
+def test_the_page_of_an_empty_service_says_how_to_begin(empty: Running, opened: Open) -> None:
     page = opened(empty, "/live")
     command = page.locator(".agents pre").inner_text()
     if shutil.which("curl") is None:
@@ -489,7 +494,7 @@ def test_an_empty_service_teaches_how_to_begin(empty: Running, opened: Open) -> 
     page.locator(".agents button", has_text="ana").wait_for()
 
 
-def test_a_token_opens_the_page(tmp_path: Path, opened: Open) -> None:
+def test_a_token_logs_in_to_the_page(tmp_path: Path, opened: Open) -> None:
     made = ["-m", "astray.cli", "serve", "token", "add", str(tmp_path / "data"), "operator", "--write"]
     token = subprocess.run([sys.executable, *made], capture_output=True, text=True, check=True).stdout.split()[-1]
     with serving(tmp_path / "data") as running:
@@ -504,7 +509,7 @@ def test_a_token_opens_the_page(tmp_path: Path, opened: Open) -> None:
         page.get_by_label("Token").wait_for()
 
 
-def test_settings_are_checked_and_kept(empty: Running, opened: Open) -> None:
+def test_the_page_checks_and_saves_settings(empty: Running, opened: Open) -> None:
     page = opened(empty, "/settings")
     before = empty.get("/api/settings")
     rate = page.get_by_label("False-alarm rate")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_serve_scoring import NOW, Serving, life
+from test_serve_scoring import NOW, Serving, copied, life, made_once
 
 from astray.core.processes import Aside
 from astray.core.trajectories import Trajectories
@@ -18,9 +18,9 @@ from astray.model.fleet_training import GoingOnConfig
 from astray.service import memories
 from astray.service import service as services
 from astray.service.batches import Batch, FeedFix, Receipt
-from astray.service.review import refreshing
-from astray.service.review.explaining import Task, explained
-from astray.service.review.refreshing import (
+from astray.service.review import refresh
+from astray.service.review.explainer import Task, explain
+from astray.service.review.refresh import (
     Last,
     NewReward,
     Recalibration,
@@ -38,18 +38,21 @@ from astray.service.web import queries
 from astray.simulate import city
 
 
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which the trips of p01 were scored."""
+    own = [fix for fix in life() if fix.agent == "p01"]
+    return made_once(tmp_path_factory.mktemp("lived"), lambda serving: serving.live(own))
+
+
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Serving]:
-    serving = Serving(open_store(tmp_path / "store"))
-    serving.live([fix for fix in life() if fix.agent == "p01"])
-    yield serving
-    serving.store.close()
+def serving(lived: Path, tmp_path: Path) -> Iterator[Serving]:
+    with copied(lived, tmp_path) as serving:
+        yield serving
 
 
-def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(refreshing, "LEAST_TRIPS", 5)
+def test_a_recalibrated_agent_keeps_its_old_memory_for_its_open_trip(serving: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(refresh, "LEAST_TRIPS", 5)
     (task,) = to_refresh(serving.store.writer, 1, Last(0.0))
     assert task == Recalibration("p01", 1)
     made = Refresher(serving.store.address)(task)
@@ -63,7 +66,7 @@ def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
     assert fleet.memories_["p01"].measured
 
 
-def test_a_new_reward_is_used_by_new_trips_and_measures_everybody_anew(serving: Serving):
+def test_a_new_reward_scores_new_trips_and_recalibrates_everybody(serving: Serving):
     connection = serving.store.writer
     fleet = memories.open_fleet(connection)
     parts = dict(fleet._shared())
@@ -89,16 +92,16 @@ def test_a_trip_of_an_earlier_model_can_still_be_explained(serving: Serving):
     parts = tuple(memories.open_fleet(connection)._shared().items())
     serving.do(lambda scorer: scorer.end_silent(NOW + 5000.0), NOW + 5000.0)
     trip = connection.value("SELECT trip FROM trips WHERE state = 'learned' ORDER BY started DESC LIMIT 1")
-    before = explained(connection, Task("p01", trip))
+    before = explain(connection, Task("p01", trip))
     serving.do(lambda scorer: swap_in(scorer, NewReward(1, 100, parts)))
     assert connection.value("SELECT count(*) FROM models WHERE version = 1") == 0  # nobody is under way with it
-    after = explained(connection, Task("p01", trip))
+    after = explain(connection, Task("p01", trip))
     assert before is not None
     assert after is not None
     assert after.words == before.words  # the new reward is the old one
 
 
-def test_the_first_trip_of_a_stranger_keeps_its_model_also_after_a_restart(tmp_path: Path):
+def test_the_first_trip_of_a_new_agent_keeps_its_model_after_a_restart(tmp_path: Path):
     fixes = [fix for fix in life() if fix.agent == "p01"][:14]
     found = []
     for restart in (False, True):
@@ -185,13 +188,13 @@ class Live:
         self.reader.close()
 
 
-def test_the_reward_goes_on_learning_in_the_other_process_and_trips_under_way_keep_theirs(
+def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(services, "SILENCE", 0.2)
-    monkeypatch.setattr(refreshing, "LEAST_TRIPS", 11)
-    trips = thinned(city(people=refreshing.LEAST_AGENTS, days=5, seed=3).trips, 25)
-    past = Trajectories.concat([trips.agent(agent)[: refreshing.LEAST_EACH] for agent in trips.agents])
+    monkeypatch.setattr(refresh, "LEAST_TRIPS", 11)
+    trips = thinned(city(people=refresh.LEAST_AGENTS, days=5, seed=3).trips, 25)
+    past = Trajectories.concat([trips.agent(agent)[: refresh.LEAST_EACH] for agent in trips.agents])
     first, second = (thinned(trips.agent("p00")[10 + i : 11 + i], 1) for i in range(2))
     store = learned_store(tmp_path, past)
     fixes = [
@@ -230,7 +233,7 @@ def test_the_reward_goes_on_learning_in_the_other_process_and_trips_under_way_ke
         live.service.write(lambda connection: note_refresh(connection, Last(0.0, 10_000))).result(60)
         live.until(lambda: live.reader.value(checksum) != was)
         assert memories.version_in_use(live.reader) == 2
-        # A trip of the first model is explained by the one in use.
+        # A trip of the first model is explain by the one in use.
         name = past.agent("p00").ids[0]
         told_of = live.service.explainer.submit(Task(*name)).result(60)
         assert told_of is not None

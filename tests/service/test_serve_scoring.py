@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from astray.core.trajectories import Trajectories
 from astray.service import memories, preferences
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.preferences import Preferences
-from astray.service.review.erasing import erase, remove_old
-from astray.service.review.queue import TaughtError, give_verdict, undo_verdict
-from astray.service.review.teaching import teach_due
+from astray.service.review.erasure import erase, remove_old
+from astray.service.review.review_queue import TaughtError, give_verdict, undo_verdict
+from astray.service.review.teach import teach_due
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.late import rescore_late
 from astray.service.scoring.scorer import Limits, Scorer, stored_trip
@@ -82,6 +83,22 @@ class Serving:
         return {table: sorted(rows(f"SELECT {what} FROM {table}"), key=repr) for table, what in wanted.items()}
 
 
+def made_once(folder: Path, make: Callable[[Serving], object]) -> Path:
+    """Makes a store, and closes it; tests work on copies of its folder, which costs far less."""
+    serving = Serving(open_store(folder / "made"))
+    make(serving)
+    serving.store.close()
+    return folder / "made"
+
+
+@contextmanager
+def copied(made: Path, folder: Path) -> Iterator[Serving]:
+    """Opens a copy of a store."""
+    serving = Serving(open_store(Path(shutil.copytree(made, folder / "copy"))))
+    yield serving
+    serving.store.close()
+
+
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     with ExitStack() as stack:
@@ -99,11 +116,15 @@ def sqlite(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    serving = Serving(open_store(tmp_path_factory.mktemp("undisturbed")))
-    serving.live(life())
-    yield serving
-    serving.store.close()
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which everything of :func:`life` was scored."""
+    return made_once(tmp_path_factory.mktemp("lived"), lambda serving: serving.live(life()))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lived: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with copied(lived, tmp_path_factory.mktemp("undisturbed")) as serving:
+        yield serving
 
 
 # -------------------------------------------------------------------- restarts
@@ -115,7 +136,7 @@ def test_restarts_between_groups_change_nothing(undisturbed: Serving, store: Sto
     assert serving.tables() == undisturbed.tables()
 
 
-def test_agents_that_are_put_away_go_on_where_they_were(undisturbed: Serving, sqlite: Store):
+def test_evicted_agents_resume_where_they_were(undisturbed: Serving, sqlite: Store):
     serving = Serving(sqlite, Limits(held=1))
     serving.live(life())
     assert serving.tables() == undisturbed.tables()
@@ -169,7 +190,7 @@ def test_the_first_trips_are_learned_and_none_of_them_is_called_an_anomaly(undis
     assert any(state == "learned" for _, state, _ in first)
 
 
-def test_somebody_elses_trips_wait_for_review_and_are_asked_about(undisturbed: Serving):
+def test_trips_of_somebody_else_wait_for_review_and_raise_a_question(undisturbed: Serving):
     rows = undisturbed.store.writer.rows("SELECT kind, agent, trips FROM reviews ORDER BY item")
     flagged = {trip for kind, agent, trips in rows if kind == "trip" for trip in json.loads(trips) if agent == "p00"}
     asked = {trip for kind, _, trips in rows if kind == "question" for trip in json.loads(trips)}
@@ -203,7 +224,7 @@ def test_duplicates_within_a_batch_are_found(sqlite: Store):
     assert sqlite.writer.value("SELECT count(*) FROM fixes") == 2  # two positions with one time are both kept
 
 
-def test_a_fix_from_the_future_is_refused_with_its_place_in_the_message(sqlite: Store):
+def test_a_fix_from_the_future_is_refused_with_its_position(sqlite: Store):
     serving = Serving(sqlite)
     good, bad = life()[0], life()[1]._replace(time=NOW + 3600.0)
     receipt = serving.take([good, bad], [RefusedRow(0, "latitude outside [-90, 90]")])
@@ -214,13 +235,13 @@ def test_a_fix_from_the_future_is_refused_with_its_place_in_the_message(sqlite: 
     ]
 
 
-def test_a_clock_that_is_some_minutes_ahead_is_borne_as_the_feeds_do(sqlite: Store):
+def test_a_clock_a_few_minutes_ahead_is_accepted(sqlite: Store):
     serving, fix = Serving(sqlite), life()[0]
     assert serving.take([fix._replace(time=NOW + MAX_AHEAD - 1.0)]).accepted == 1
     assert serving.take([fix._replace(time=NOW + MAX_AHEAD + 1.0)]).accepted == 0
 
 
-def test_beyond_the_agents_that_a_store_may_know_new_ones_are_refused(sqlite: Store):
+def test_new_agents_beyond_the_limit_are_refused(sqlite: Store):
     serving = Serving(sqlite, Limits(agents=3))
     fix = life()[0]
     receipt = serving.take([fix._replace(agent=f"x{i}") for i in range(10)])
@@ -229,7 +250,7 @@ def test_beyond_the_agents_that_a_store_may_know_new_ones_are_refused(sqlite: St
     assert sqlite.writer.value("SELECT count(*) FROM agents") == 3
 
 
-def test_a_late_batch_gives_the_trips_that_it_would_have_given_in_time(undisturbed: Serving, sqlite: Store):
+def test_a_late_batch_gives_the_same_trips_as_in_time(undisturbed: Serving, sqlite: Store):
     serving = Serving(sqlite)
     mine = [fix for fix in life() if fix.agent == "p01"]
     held = mine[len(mine) // 2 : len(mine) // 2 + 90]
@@ -262,7 +283,7 @@ def test_a_trip_that_arrives_last_fix_first_is_one_trip(sqlite: Store):
     other.store.close()
 
 
-def test_a_silent_agent_has_its_trip_ended_and_a_fix_that_comes_after_all_belongs_to_it(sqlite: Store):
+def test_the_trip_of_a_silent_agent_ends_and_a_late_fix_still_joins_it(sqlite: Store):
     serving = Serving(sqlite)
     mine = [fix for fix in life() if fix.agent == "p00"]
     gap = next(i for i in range(1, len(mine)) if mine[i].time - mine[i - 1].time > 1200)
@@ -277,7 +298,7 @@ def test_a_silent_agent_has_its_trip_ended_and_a_fix_that_comes_after_all_belong
     assert sqlite.writer.rows(f"{asked} ORDER BY started LIMIT 1") == [(len(trip), "gap", 1)]
 
 
-def test_trips_that_the_feed_names_are_cut_by_their_names(sqlite: Store):
+def test_trips_named_by_the_feed_are_cut_by_name(sqlite: Store):
     serving = Serving(sqlite)
     mine = [fix for fix in life() if fix.agent == "p00"][:60]
     named = [fix._replace(trip="abc"[i // 20]) for i, fix in enumerate(mine)]
@@ -298,10 +319,9 @@ def flagged(serving: Serving) -> list[str]:
 
 
 @pytest.fixture
-def reviewed(sqlite: Store) -> Serving:
-    serving = Serving(sqlite)
-    serving.live(life())
-    return serving
+def reviewed(lived: Path, tmp_path: Path) -> Iterator[Serving]:
+    with copied(lived, tmp_path) as serving:
+        yield serving
 
 
 def remembered(serving: Serving) -> set[str]:
@@ -350,7 +370,7 @@ def test_unsure_teaches_nothing_and_leaves_the_queue(reviewed: Serving):
     assert item not in flagged(reviewed)
 
 
-def test_a_new_habit_that_is_confirmed_is_learned_whole(reviewed: Serving):
+def test_all_trips_of_a_confirmed_new_habit_are_learned(reviewed: Serving):
     (question,) = [i for (i,) in reviewed.store.writer.rows("SELECT item FROM reviews WHERE kind = 'question'")]
     trips = json.loads(reviewed.store.writer.value("SELECT trips FROM reviews WHERE item = ?", (question,)))
     reviewed.do(lambda s: give_verdict(s.connection, question, "normal", "ana", NOW, 0.0))
@@ -362,12 +382,20 @@ def test_a_new_habit_that_is_confirmed_is_learned_whole(reviewed: Serving):
 # -------------------------------------------------------------------- trips in doubt, and those nobody is asked about
 
 
-@pytest.fixture
-def doubted(reviewed: Serving) -> Serving:
-    """The same, and then trips of its own at other hours: not flagged, but not clearly normal either."""
+@pytest.fixture(scope="module")
+def lived_on(lived: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same store after trips of p00 at other hours: not flagged, but not clearly normal either."""
     own = [fix for fix in life() if fix.agent == "p00"][:200]
-    reviewed.live([fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own])
-    return reviewed
+    folder = tmp_path_factory.mktemp("lived_on")
+    with copied(lived, folder) as serving:
+        serving.live([fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own])
+    return folder / "copy"
+
+
+@pytest.fixture
+def doubted(lived_on: Path, tmp_path: Path) -> Iterator[Serving]:
+    with copied(lived_on, tmp_path) as serving:
+        yield serving
 
 
 def in_state(serving: Serving, state: str) -> list[str]:
@@ -375,7 +403,7 @@ def in_state(serving: Serving, state: str) -> list[str]:
     return [trip_name(*row) for row in serving.store.writer.rows(asked, (state,))]
 
 
-def test_trips_in_doubt_are_in_the_queue_after_all_that_was_flagged(doubted: Serving):
+def test_trips_in_doubt_come_after_flagged_trips_in_the_queue(doubted: Serving):
     found = queries.review(doubted.store.writer)
     kinds = [item["kind"] for item in found["items"]]
     doubts = [item for item in found["items"] if item["kind"] == "doubt"]
@@ -387,7 +415,7 @@ def test_trips_in_doubt_are_in_the_queue_after_all_that_was_flagged(doubted: Ser
     assert queries.review(doubted.store.writer, 1)["items"][0]["kind"] != "doubt"
 
 
-def test_a_trip_in_doubt_is_learned_if_a_person_says_so_and_is_no_false_alarm(doubted: Serving):
+def test_a_trip_in_doubt_called_normal_is_learned_and_counts_as_no_false_alarm(doubted: Serving):
     yes, no, *_ = in_state(doubted, "waiting")
     before = health._false_alarms(doubted.store.writer, "true", ())
     doubted.do(lambda s: give_verdict(s.connection, yes, "normal", "ana", NOW, 0.0))
@@ -399,7 +427,7 @@ def test_a_trip_in_doubt_is_learned_if_a_person_says_so_and_is_no_false_alarm(do
     assert health._false_alarms(doubted.store.writer, "true", ()) == before
 
 
-def test_pages_are_told_of_a_trip_in_doubt_and_of_a_question(sqlite: Store):
+def test_pages_get_events_about_trips_in_doubt_and_questions(sqlite: Store):
     serving, told = Serving(sqlite), set()
     own = [fix for fix in life() if fix.agent == "p00"]
     later = [fix._replace(time=fix.time + 28 * 86_400.0 + 4 * 3600.0) for fix in own[:200]]
@@ -415,7 +443,7 @@ def test_pages_are_told_of_a_trip_in_doubt_and_of_a_question(sqlite: Store):
     assert {("review", item) for _, item in rows} <= told
 
 
-def test_a_trip_that_was_learned_is_unlearned_and_never_taught_if_a_person_calls_it_an_anomaly(reviewed: Serving):
+def test_a_learned_trip_called_an_anomaly_is_unlearned(reviewed: Serving):
     item = in_state(reviewed, "learned")[3]
     assert item in remembered(reviewed)
     queued = queries.review(reviewed.store.writer)["total"]
@@ -460,10 +488,10 @@ def test_late_fixes_do_not_teach_what_a_person_called_an_anomaly(reviewed: Servi
     assert item not in remembered(reviewed)
 
 
-def test_of_what_was_learned_only_an_anomaly_can_be_said(reviewed: Serving):
+def test_a_learned_trip_takes_only_the_verdict_anomaly(reviewed: Serving):
     item = in_state(reviewed, "learned")[0]
     for verdict in ("normal", "unsure"):
-        with pytest.raises(DataError, match="learned already"):
+        with pytest.raises(DataError, match="has learned this trip already"):
             reviewed.do(lambda s, verdict=verdict: give_verdict(s.connection, item, verdict, "ana", NOW, 0.0))
     for name in ("p00/2025", "p%300/2025", f"question/{item}"):
         with pytest.raises(LookupError):
@@ -471,14 +499,14 @@ def test_of_what_was_learned_only_an_anomaly_can_be_said(reviewed: Serving):
     assert reviewed.store.writer.value("SELECT count(*) FROM reviews WHERE verdict IS NOT NULL") == 0
 
 
-def test_a_verdict_that_is_none_and_an_item_that_is_not_there_are_refused(reviewed: Serving):
+def test_unknown_verdicts_and_unknown_items_are_refused(reviewed: Serving):
     with pytest.raises(ValueError, match="no verdict"):
         reviewed.do(lambda s: give_verdict(s.connection, flagged(reviewed)[0], "perhaps", "ana", NOW, 0.0))
     with pytest.raises(LookupError):
         reviewed.do(lambda s: give_verdict(s.connection, "p00/nothing", "normal", "ana", NOW, 0.0))
 
 
-def test_a_trip_is_scored_by_what_was_known_when_it_began_also_after_a_restart(tmp_path: Path):
+def test_a_trip_is_scored_by_the_memory_at_its_start_even_after_a_restart(tmp_path: Path):
     """A verdict teaches while the agent is under way; with and without a restart the trip scores the same."""
     fixes = [fix for fix in life() if fix.agent == "p00"]
     found = []
@@ -555,9 +583,8 @@ def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(store: Store):
     assert writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
 
 
-def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(sqlite: Store):
-    serving = Serving(sqlite)
-    serving.live(life())
+def test_rows_beyond_the_retention_time_are_deleted_and_memories_stay(reviewed: Serving):
+    serving, sqlite = reviewed, reviewed.store
     preferences.save(sqlite.writer, Preferences(retention_days=10))
     serving.scorer.set_preferences(Preferences(retention_days=10))
     last = max(fix.time for fix in life())
@@ -569,7 +596,7 @@ def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(sql
     assert serving.do(lambda s: remove_old(s, last)) == 0
 
 
-def test_a_model_is_taken_in_once_and_another_one_is_refused(tmp_path: Path):
+def test_a_store_takes_one_model_and_refuses_another(tmp_path: Path):
     trips = city(people=2, days=6, seed=1).trips
     fleet = memories.blank_fleet()
     fleet.enroll(trips)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from astray.cli import main
@@ -40,7 +41,7 @@ def store(opening: Opening) -> Iterator[Store]:
     opened.close()
 
 
-def test_a_new_store_has_all_tables_and_is_opened_again_as_it_was(opening: Opening):
+def test_a_new_store_has_all_tables_and_reopens_unchanged(opening: Opening):
     store = opening()
     with store.writer.transaction():
         preferences.save(store.writer, Preferences(undo_minutes=3))
@@ -53,7 +54,7 @@ def test_a_new_store_has_all_tables_and_is_opened_again_as_it_was(opening: Openi
     again.close()
 
 
-def test_what_a_transaction_has_written_is_gone_if_it_fails(store: Store):
+def test_a_failed_transaction_leaves_no_rows(store: Store):
     def twice() -> None:
         with store.writer.transaction():
             preferences.save(store.writer, Preferences(theme="dark"))
@@ -81,7 +82,7 @@ def test_a_reader_sees_what_was_committed_and_cannot_write(store: Store):
     reader.close()
 
 
-def test_one_service_at_a_time_has_a_store(opening: Opening):
+def test_only_one_service_can_open_a_store(opening: Opening):
     store = opening()
     with pytest.raises(InUseError, match="another astray serve"):
         opening()
@@ -115,7 +116,7 @@ def test_values_come_back_as_they_were_given(store: Store):
     assert bytes(store.writer.value("SELECT data FROM models")) == blob
 
 
-def test_another_url_than_postgresql_is_refused(tmp_path: Path):
+def test_a_store_url_that_is_not_postgresql_is_refused(tmp_path: Path):
     with pytest.raises(StoreError, match="no store is called"):
         open_store(tmp_path, "mysql://localhost/x")
 
@@ -123,7 +124,7 @@ def test_another_url_than_postgresql_is_refused(tmp_path: Path):
 # -------------------------------------------------------------------- the file
 
 
-def test_the_file_is_for_its_owner_alone(tmp_path: Path):
+def test_only_its_owner_can_read_the_database_file(tmp_path: Path):
     store = open_store(tmp_path / "store")
     assert stat.S_IMODE(os.stat(tmp_path / "store" / "astray.db").st_mode) == 0o600
     store.close()
@@ -136,7 +137,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path: Path):
     assert (tmp_path / "astray.db").read_bytes() == b"something else" * 100
 
 
-def test_a_database_of_somebody_else_is_refused(tmp_path: Path):
+def test_a_database_of_another_program_is_refused(tmp_path: Path):
     connection = sqlite3.connect(tmp_path / "astray.db")
     connection.execute("CREATE TABLE mine (a)")
     connection.close()
@@ -178,19 +179,19 @@ def test_a_backup_of_no_store_is_refused(tmp_path: Path):
         ('{"retention_days": 0}', "retention_days"),
     ],
 )
-def test_a_preference_that_cannot_be_is_refused_by_name(text: str, field: str):
+def test_an_invalid_preference_is_refused_with_its_field(text: str, field: str):
     with pytest.raises(PreferencesError) as refused:
-        preferences.parsed(text.encode())
+        preferences.parse(text.encode())
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"unknown": 1}', "\xff", '{"undo_minutes": NaN}'])
-def test_what_are_no_preferences_is_refused(text: str):
+def test_malformed_preferences_are_refused(text: str):
     with pytest.raises(PreferencesError):
-        preferences.parsed(text.encode("latin-1"))
+        preferences.parse(text.encode("latin-1"))
 
 
-def test_preferences_are_written_as_the_page_gives_them():
-    text = preferences.written(Preferences())
-    assert preferences.parsed(text.encode()) == Preferences()
+def test_preferences_round_trip_through_json():
+    text = msgspec.json.encode(Preferences()).decode()
+    assert preferences.parse(text.encode()) == Preferences()
     assert '"alerts_a_week":{"agent":3,"all":20}' in text

@@ -41,7 +41,7 @@ def decided(alert: dict[str, Any]) -> bool:
     return alert["told"] == "yes" or bool(alert["reason"])
 
 
-def test_kills_between_a_broker_and_a_webhook_lose_nothing_and_tell_nothing_twice(tmp_path: Path, broker: Mosquitto):
+def test_kills_between_broker_and_webhook_lose_nothing_and_send_nothing_twice(tmp_path: Path, broker: Mosquitto):
     receiver = Receiver()
     fixes = life()
     flags = ("--mqtt", f"mqtt://127.0.0.1:{broker.port}/fleet", "--address", "https://gps.example.org")

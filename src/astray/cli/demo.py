@@ -124,7 +124,7 @@ def in_a_line(row: Mapping[str, Any]) -> str:
 
 def in_words(explanation: Explanation) -> list[str]:
     """What is odd about a trip, and about its worst segment, as lines."""
-    from astray.plots.captions import span
+    from astray.plots.trip_text import span
 
     said = [explanation.why] if explanation.why else []
     if explanation.segments:

@@ -1,11 +1,11 @@
-"""Explanations: why a trip scored as it did, as plain data, in words, and the way that was expected instead."""
+"""Explains why a trip scored as it did: as data, in words, and with the route that was expected instead."""
 
 from __future__ import annotations
 
-from astray.explain.expected_way import HABITUAL, Way, ways_on
+from astray.explain.expected_route import HABITUAL, Way, ways_on
 from astray.explain.explanation import ExplainedSegment, Explanation, explain_fixes, explain_steps, position_of
-from astray.explain.reasons import Reason
-from astray.explain.segment_words import ASPECTS
+from astray.explain.score_attribution import Reason
+from astray.explain.segment_phrases import ASPECTS, counts_in_words, familiar_counts
 
 __all__ = [
     "ASPECTS",
@@ -14,8 +14,10 @@ __all__ = [
     "Explanation",
     "Reason",
     "Way",
+    "counts_in_words",
     "explain_fixes",
     "explain_steps",
+    "familiar_counts",
     "position_of",
     "ways_on",
 ]

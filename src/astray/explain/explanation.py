@@ -1,8 +1,8 @@
-"""The explanation of a trip: its scores, its segments that are not normal, and what to compare it with."""
+"""Builds the explanation of a trip: its scores, its segments that are not normal, and what to compare it with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from astray.core.text import harmless, number_of
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId, find_trips
 from astray.core.zones import UTC_ZONE, Zone
-from astray.explain.expected_way import Way, expected_ways
-from astray.explain.reasons import Reason, either_side, reasons
-from astray.explain.segment_words import (
+from astray.explain.expected_route import Way, expected_ways
+from astray.explain.score_attribution import Reason, either_side, reasons
+from astray.explain.segment_phrases import (
     ASPECTS,
     counts_in_words,
     familiar_counts,
@@ -25,9 +25,11 @@ from astray.explain.segment_words import (
     passed_here,
     worst_aspect,
 )
-from astray.explain.step_words import odd_numbers
+from astray.explain.step_phrases import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import Featurizer
+from astray.features.steps import chosen
+from astray.features.trip_rows import TripHabit
 from astray.irl.actor import Actor
 from astray.irl.kdd19 import irl_ad
 from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
@@ -41,22 +43,22 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-PAST_STEPS = 20_000  # that a step of states and actions is compared with
+PAST_STEPS = 20_000  # past steps that a step of states and actions is compared with
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedSegment:
     """A segment of a trip that is not normal."""
 
-    start: int  # its first fix, counted in the trip
+    start: int  # the position of its first fix in the trip
     stop: int  # one past its last fix
     start_time: float  # seconds since 1970; for states and actions, steps
     end_time: float
     normality: float  # mean n(s, a) of its usable fixes
     uncertainty: float
-    aspect: str  # which aspect of it is lowest, such as "place"
-    words: str  # what is unfamiliar about it
-    counts: dict[str, float] = field(default_factory=dict)  # habit to the number of past trips that share it
+    aspect: str  # its lowest aspect, such as "place"
+    words: str  # what is unfamiliar
+    counts: dict[str, float] = field(default_factory=dict)  # past trips that share each habit
 
     def __str__(self) -> str:
         return f"{ASPECTS[self.aspect]}: {self.words}" if self.aspect in ASPECTS else self.words
@@ -69,34 +71,34 @@ class Explanation:
     Attributes
     ----------
     agent, trajectory
-        Whose trip, and which.
+        The agent and the name of the trip.
     time, lat, lon
-        Its fixes, as they came; ``lat`` and ``lon`` are empty for states and actions, where ``time`` counts steps.
+        The fixes as they came; for states and actions ``lat`` and ``lon`` are empty, and ``time`` counts steps.
     normality, uncertainty, lo, hi, fault
-        n(s, a) of every fix, the spread over the heads, the band of two spreads either side, and what is wrong with the
-        fix (an empty text for most; faulty fixes have no scores, NaN).
+        n(s, a) of every fix, its spread over the heads, the band of two spreads either side, and the fault of the fix
+        (mostly an empty text; the scores of faulty fixes are NaN).
     segments
         The segments that are not normal, in order.
     aspect
-        Which aspect of the trip (place, route, manner, time) is lowest; empty if none can be told.
+        The lowest aspect of the trip (place, route, manner, time); empty if there is none.
     reasons
         What lowered the score of the trip most, the most important first.
     trip_normality, trip_uncertainty, score, p_value
         The scores of the whole trip.
     history
-        How many past trips stand behind them.
+        The number of past trips that the scores are based on.
     zone
-        The time zone that the trip is told in.
+        The time zone of the trip.
     decision
         ``normal``, ``anomaly`` or ``review``, by the thresholds ``eps`` and ``gamma``.
     leave
         A segment opens at ``eps`` and closes above this.
     passed
-        How many past trips came through the place of every fix (NaN for faulty fixes); empty if that is not counted.
+        The number of past trips through the place of every fix (NaN for faulty fixes); empty if not counted.
     habitual
         Some of the agent's past ways: a latitude and a longitude array each.
     expected
-        Where the agent would rather have gone from where it left the normal way, the likeliest way first; likewise.
+        How the agent would have gone on from where it left the normal way, the likeliest way first; likewise.
     """
 
     agent: str
@@ -128,14 +130,14 @@ class Explanation:
 
     @property
     def began(self) -> str:
-        """When the trip began, in local time, and the zone; empty for states and actions."""
+        """The local time at which the trip began, and the zone; empty for states and actions."""
         if not len(self.lat):
             return ""
         return f"{self.zone.clock(self.time[0]):%a %d %b %Y, %H:%M} ({self.zone})"
 
     @property
     def id(self) -> TripId:
-        """What the trip is called."""
+        """The id of the trip."""
         return TripId(self.agent, self.trajectory)
 
     @property
@@ -145,18 +147,18 @@ class Explanation:
 
     @property
     def lowest(self) -> str:
-        """Which aspect of the whole trip is unusual, in words.
+        """The unusual aspect of the whole trip, in words.
 
-        A segment may be unusual in another aspect, and then both are said: a trip may be at an unusual time throughout,
-        and go an unusual way for a while.
+        If a segment is unusual in another aspect, the words name both: a trip may be at an unusual time throughout, and
+        take an unusual way for a while.
         """
         if self.aspect not in ASPECTS:
             return ""
-        said = f"over the whole trip: {ASPECTS[self.aspect]}"
+        words = f"over the whole trip: {ASPECTS[self.aspect]}"
         for number, segment in enumerate(self.segments, 1):
             if segment.aspect != self.aspect and segment.aspect in ASPECTS:
-                return f"{said}; in segment {number}: {ASPECTS[segment.aspect]}"
-        return said
+                return f"{words}; in segment {number}: {ASPECTS[segment.aspect]}"
+        return words
 
     def __str__(self) -> str:
         whose, began = harmless(self.agent) or "the agent", f"; began {self.began}" if self.began else ""
@@ -186,44 +188,65 @@ class Explanation:
 
 def explain_fixes(
     scores: Scores,
-    whole: Scores,
     bounds: Bounds,
     featurizer: Featurizer,
     name: TripId,
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
-    """The explanation of one GPS trip, which the featurizer may remember under ``name``.
+    """Explains one GPS trip from the scores of its every fix.
 
-    ``scores`` are of its every fix; ``whole`` has the statistics of the trip, by which it is scored as a whole. The
-    expected ways are those on which ``habitual`` ones went on; where none had come, the policy's, if there is one.
+    Parameters
+    ----------
+    scores
+        The scores of every usable fix. The statistics of the whole trip are computed from the same steps.
+    bounds
+        The thresholds of the decision.
+    featurizer
+        Sees the trip through the memory of its agent.
+    name
+        The trip's id; if the memory holds this trip, it does not count towards its own familiarity.
+    habitual
+        Past ways of the agent; the expected ways are how they went on.
+    actor
+        A policy, which gives the expected ways where no past way came by.
     """
-    scores = replace(scores, chunk=scores.chunk._replace(statistics=whole.chunk.statistics))
+    steps, encoder = scores.chunk.steps, featurizer.encoder
+    number = int(featurizer.memory.number_of([name])[0])
+    sides: dict[TripHabit, tuple[float, float]] = {}
+    if steps is not None and isinstance(encoder, FamiliarityEncoder):
+        kept = chosen(steps, featurizer.config.interval)
+        rows = featurizer.trip_rows(steps[kept], 1)
+        familiar = scores.chunk.features[kept, : len(encoder.habits)]
+        without, maker = np.array([number]), featurizer.popularity.number_of(scores.trips.agent_ids)
+        statistics = featurizer.trip_statistics(
+            rows, familiar, without if number >= 0 else None, maker if maker[0] >= 0 else None
+        )
+        scores = replace(scores, chunk=scores.chunk._replace(statistics=statistics))
+        sides = either_side(featurizer, rows, number)
     segments = scores.segments(np.array([bounds.eps]))
-    steps = scores.chunk.steps
     if steps is None or not len(steps):
         return _explanation(scores, bounds, segments, [], habitual)
     spans = [slice(s.start, s.stop) for s in segments]
     words: list[tuple[str, dict[str, float]]]
-    if isinstance(featurizer.encoder, FamiliarityEncoder):
-        number = int(featurizer.memory.number_of([name])[0])
-        counts = familiar_counts(steps, featurizer.encoder, number)
-        aspects = [_aspect(scores, span) for span in spans]
+    if isinstance(encoder, FamiliarityEncoder):
         words = [
-            counts_in_words(counts[span], featurizer.encoder, number, aspect)
-            for span, aspect in zip(spans, aspects, strict=True)
+            counts_in_words(familiar_counts(steps[span], encoder, number), encoder, number, _aspect(scores, span))
+            for span in spans
         ]
-        passed = passed_here(counts, featurizer.encoder)
+        passed = passed_here(steps, encoder, number)
     else:
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = _explanation(scores, bounds, segments, words, habitual, expected, passed)
-    return replace(explanation, reasons=_reasons(scores, featurizer, name))
+    return replace(explanation, reasons=_reasons(scores, featurizer, sides))
 
 
-def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reason, ...]:
-    """What lowered the score of the trip as a whole."""
+def _reasons(
+    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
+) -> tuple[Reason, ...]:
+    """Returns what lowered the score of the trip as a whole."""
     chunk, others = scores.chunk, featurizer.popularity
     if chunk.statistics is None:
         return ()
@@ -235,12 +258,12 @@ def _reasons(scores: Scores, featurizer: Featurizer, name: TripId) -> tuple[Reas
         cells=others.cells,
         history=float(chunk.history[0]),
         others=len(others.agents) - int(others.excluded in others.agents.trip_ids),
-        sides=either_side(featurizer, scores.trips, int(featurizer.memory.number_of([name])[0])),
+        sides=sides,
     )
 
 
 def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Explanation:
-    """The explanation of the one trajectory of states and actions in ``scores``: of each segment, its lowest step.
+    """Explains the one trajectory of states and actions in ``scores`` by the lowest step of each segment.
 
     ``world`` holds past runs to compare with.
     """
@@ -272,7 +295,7 @@ def _explanation(
     expected: Sequence[Way] = (),
     passed: Floats | None = None,
 ) -> Explanation:
-    """Everything together; ``words`` and counts come with each segment, ``passed`` with each usable fix."""
+    """Puts an explanation together; ``words`` holds words and counts per segment, ``passed`` a count per usable fix."""
     trip, chunk, of = scores.trips, scores.chunk, scores.of_trips
     of_fixes = {"normality": scores.normality, "uncertainty": scores.uncertainty}
     if passed is not None and len(passed):
@@ -326,12 +349,12 @@ def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, flo
 
 
 def _aspect(scores: Scores, rows: slice) -> str:
-    """The aspect in which some rows lost most."""
+    """Returns the aspect in which some rows lost most."""
     return worst_aspect(scores.aspects, scores.of_steps.aspect[rows], scores.normality[rows])
 
 
 def position_of(trips: Trajectories, trajectory: TripId | str | int) -> int:
-    """The position of a trajectory that is meant by its id, its name or its position."""
+    """Returns the position of a trajectory that is given by its id, its name or its position."""
     if not isinstance(trajectory, (str, TripId)):
         if not -len(trips) <= trajectory < len(trips):
             raise DataError(f"there is no trajectory {trajectory} among {len(trips)}", remedy="count from 0")

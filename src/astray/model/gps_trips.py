@@ -624,15 +624,15 @@ class GpsTrips(World):
         featurizer = memory.featurizer(name, common, centre)
         return AgentModel(featurizer, history, memory.scale(common).calibration, common.scaling)
 
-    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
-        """Explains one trip: ``scores`` are of its fixes, ``whole`` of the trip."""
+    def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
+        """Explains one trip from the scores of its every fix."""
         common, ((name, memory),) = self.common, self._owners(trip)
         featurizer = memory.featurizer(name, common, centres(trip)[0])
         if memory.frame is None:
             habitual = many_agents.ways_of(memory, common, self.parameters.ways)
         else:
             habitual = kept_ways(memory.kept, trip)
-        return explain_fixes(scores, whole, bounds, featurizer, trip.ids[0], habitual)
+        return explain_fixes(scores, bounds, featurizer, trip.ids[0], habitual)
 
     def zones(self, trips: Trajectories) -> list[Zone]:
         """Returns the time zone in which each trip is told."""

@@ -322,14 +322,14 @@ class Steps(World):
         calibration = self.calibration
         return AgentModel(self.featurizer, history, lambda unfinished: calibration, scale_config(self.parameters))
 
-    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
-        """Explains one trip: ``scores`` are of its fixes, ``whole`` of the trip."""
+    def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
+        """Explains one trip from the scores of its every fix."""
         if self.featurizer is None:
             assert self.trained.world is not None
             return explain_steps(scores, bounds, self.trained.world)
         habitual = kept_ways(self.trained.kept, trip)
         actor = None if self.trained.generated is None else self.trained.generated.actor
-        return explain_fixes(scores, whole, bounds, self.featurizer, trip.ids[0], habitual, actor)
+        return explain_fixes(scores, bounds, self.featurizer, trip.ids[0], habitual, actor)
 
     def zones(self, trips: Trajectories) -> list[Zone] | None:
         """Returns the time zone in which each trip is told; None where there is no time."""

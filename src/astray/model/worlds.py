@@ -240,8 +240,8 @@ class World(ABC):
         """
 
     @abstractmethod
-    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
-        """Explains one trip: ``scores`` are of its fixes, ``whole`` of the trip."""
+    def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
+        """Explains one trip from the scores of its every fix."""
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""

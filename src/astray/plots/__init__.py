@@ -1,11 +1,11 @@
-"""Pictures: a trip on its map over its normality in time, what learning did, how scores are distributed, and a page."""
+"""Draws pictures: a trip on its map over its normality in time, training curves, score histograms, an HTML page."""
 
 from __future__ import annotations
 
-from astray.plots.distribution import scores_figure
-from astray.plots.history import history_figure
-from astray.plots.page import explanation_page, save_page
+from astray.plots.html_page import explanation_page, save_page
+from astray.plots.score_histogram import scores_figure
 from astray.plots.style import save_figure
+from astray.plots.training_curves import history_figure
 from astray.plots.trip_picture import explanation_figure
 
 __all__ = [

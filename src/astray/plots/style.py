@@ -1,4 +1,4 @@
-"""The look that all pictures share, and writing them to files."""
+"""The style that all pictures share, and how they are written to files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 LOWEST, HIGHEST = -4.0, 1.0  # normality at the two ends of the colours, the same in every picture
 FORMATS = (".png", ".svg")
 
-# Orange for what is odd, blue for what is normal: told apart with any kind of colour vision, and in grey by the ends,
-# both of which are dark, together with the numbers of the segments.
+# Orange for unusual, blue for normal: they differ for every kind of colour vision; in grey the ends are the darkest.
 COLOURS = (
     (-4.0, "#7f2704"),
     (-3.0, "#c9480a"),
@@ -27,11 +26,11 @@ COLOURS = (
     (1.0, "#0b4a8f"),
 )
 INK, GREY, PALE = "#222222", "#8a8a8a", "#bcbcbc"
-NORMAL, ODD = "#3f8fc9", "#c04f0c"  # white numbers can be read on the second
+NORMAL, ODD = "#3f8fc9", "#c04f0c"  # white numbers are readable on the second
 
 
 def palette() -> tuple[Colormap, Normalize]:
-    """The colours of normality, and the scale that they belong to."""
+    """Returns the colours of normality, and their scale."""
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     places = [((n - LOWEST) / (HIGHEST - LOWEST), colour) for n, colour in COLOURS]
@@ -39,7 +38,7 @@ def palette() -> tuple[Colormap, Normalize]:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a PNG or SVG file, by the name's extension; whole or not at all.
+    """Writes a figure to a PNG or SVG file, by the name's extension; whole or not at all.
 
     The same figure gives the same bytes. The text of an SVG file stays text.
     """
@@ -55,7 +54,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
 
 def canvas(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """A figure of its own, in inches: no window, no state shared with others."""
+    """Returns a new figure, sized in inches, without a window or shared state."""
     require_extra("plots", "drawing a picture", "matplotlib")
     from matplotlib.figure import Figure
 
@@ -63,7 +62,7 @@ def canvas(width: float, height: float, layout: Literal["constrained"] | None = 
 
 
 def plain(axes: Axes) -> None:
-    """Axes with two spines, small labels and faint horizontal lines."""
+    """Styles axes: two spines, small labels and faint horizontal lines."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(labelsize=8.5, color=GREY)

@@ -1,4 +1,4 @@
-"""One trip: the map coloured by normality, and under it normality in time."""
+"""Draws one trip: the map coloured by normality, and under it normality in time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from astray.core.projection import Projection
 from astray.core.text import drawn
 from astray.explain import Explanation
-from astray.plots.captions import (
+from astray.plots.map_extent import LEAST_MARGIN, MARGIN, Frame, frame
+from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
+from astray.plots.trip_text import (
     STOOD,
     clock_unit,
     grounds,
@@ -22,8 +24,6 @@ from astray.plots.captions import (
     span,
     usable_fixes,
 )
-from astray.plots.framing import LEAST_MARGIN, MARGIN, Frame, frame
-from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SAID = 12  # segments that are numbered and put into words, at most: the worst
-LETTERS = 112  # of a line
-TITLE_LETTERS = 62  # of a line of the title
-FEW = 60  # fixes that are drawn as larger points in time
+SAID = 12  # segments with a number and words, at most: the worst
+LETTERS = 112  # in a line
+TITLE_LETTERS = 62  # in a line of the title
+FEW = 60  # up to so many fixes have larger points in time
 
 
 def explanation_figure(explanation: Explanation) -> Figure:
-    """A trip on its map, coloured by normality, over its normality in time.
+    """Draws a trip on its map, coloured by normality, over its normality in time.
 
-    The map shows the agent's habitual ways in grey, the segments that are not normal with a halo and a number, and
-    dashed where the agent would rather have gone. Under it stand normality, its band of two spreads over the heads
-    either side, and the thresholds at which a segment opens and closes. For states and actions there is no map.
+    The map shows the agent's habitual ways in grey, the segments that are not normal with a halo and a number, and the
+    expected ways dashed. Under it are normality with its band of two spreads over the heads either side, and the
+    thresholds at which a segment opens and closes. For states and actions there is no map.
 
     Parameters
     ----------
     explanation
-        What a detector's ``explain`` gives.
+        The result of a detector's ``explain``.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
     on_map = len(e.lat) > 0
     said, why = _said(e), [line for ground in grounds(e) for line in textwrap.wrap(ground, LETTERS)]
     title = textwrap.wrap(heading(e), TITLE_LETTERS)
-    # Inches, from the bottom up; set by hand, so that the map's shape is known when its limits are chosen.
+    # Inches, from the bottom up; set here, so that the map's shape is known when its limits are chosen.
     left, wide, time_at, time_high = 0.65, 6.45, 0.62, 1.9
     map_at, map_high = time_at + time_high + 0.17 * len(said) + 0.5, 4.5
     above = 0.31 + 0.22 * len(title) + 0.16 * len(why)
@@ -94,7 +94,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
 
 
 def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
-    """Draw the map on axes that are ``shape`` times as wide as high; gives the trip, for its colours."""
+    """Draws the map on axes that are ``shape`` times as wide as high; returns the coloured line of the trip."""
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Patch
 
@@ -155,7 +155,7 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
 
 
 def _look_at(axes: Axes, shown: Frame, shape: float) -> None:
-    """Let axes that are ``shape`` times as wide as high show a part of the map, in kilometres."""
+    """Sets the limits of axes that are ``shape`` times as wide as high, in kilometres."""
     low, high = shown.low / 1000.0, shown.high / 1000.0
     margin = max(MARGIN * float((high - low).max()), LEAST_MARGIN / 1000.0)
     middle, (wide, tall) = (low + high) / 2, high - low + 2 * margin
@@ -167,7 +167,7 @@ def _look_at(axes: Axes, shown: Frame, shape: float) -> None:
 
 
 def _scale_bar(axes: Axes) -> None:
-    """A round length of about a fifth of the map's width, at the lower left."""
+    """Draws a scale bar of a round length, about a fifth of the map's width, at the lower left."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     wanted = (right - left) / 5
     power = 10.0 ** np.floor(np.log10(wanted))
@@ -180,7 +180,7 @@ def _scale_bar(axes: Axes) -> None:
 
 
 def _coloured(points: Floats, values: Floats, width: float) -> LineCollection:
-    """A line each piece of which has the colour of the lower of its two ends."""
+    """Returns a line, each piece of which has the colour of its lower end."""
     from matplotlib.collections import LineCollection
 
     colours, scale = palette()
@@ -234,7 +234,7 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
             fontsize=8.5,
         )
     x, n, lo, hi = (values[usable] for values in (since, e.normality, e.lo, e.hi))
-    # Nothing is drawn across a gap: a row that is not a number breaks line and band.
+    # A row of NaN breaks line and band, so that nothing is drawn across a gap.
     apart = np.diff(x)
     gaps = np.flatnonzero(apart > 10 * np.median(apart[apart > 0])) + 1 if (apart > 0).any() else np.zeros(0, np.intp)
     bx, bn, blo, bhi = (np.insert(values, gaps, np.nan) for values in (x, n, lo, hi))
@@ -255,13 +255,13 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
 
 
 def _numbered(e: Explanation) -> list[int]:
-    """The numbers of the segments that are put into words."""
+    """Returns the numbers of the segments with words."""
     worst = sorted(range(len(e.segments)), key=lambda i: e.segments[i].normality)[:SAID]
     return sorted(i + 1 for i in worst)
 
 
 def _said(e: Explanation) -> list[str]:
-    """The worst segments in words, in their order, as lines."""
+    """Returns the worst segments in words, in their order, as lines."""
     lines = []
     for number in _numbered(e):
         segment = e.segments[number - 1]

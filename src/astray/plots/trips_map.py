@@ -1,4 +1,4 @@
-"""Where trips went: all of them on one small map, drawn or in letters."""
+"""Draws all trips on one small map, as a picture or in letters."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 200_000
-"""Fixes that are drawn; of more, every second, third, ... one."""
+"""Fixes drawn, at most; of more, every second, third, ... one."""
 
 NAMED = 8
-"""Agents that have a colour and a name of their own, at most."""
+"""Agents with their own colour and name, at most."""
 
 
 SHADES = " .:*#"
 ASPECT = 2.0
-"""How much taller than wide a letter is."""
+"""Height of a letter divided by its width."""
 
 
 def fixes_figure(trips: Trajectories) -> Figure:
-    """The trips on a map, a colour an agent."""
+    """Draws the trips on a map, one colour per agent."""
     if not trips.is_gps or not trips.n_rows:
         raise DataError("there are no fixes to draw", remedy="give trips with time, lat and lon")
     figure = canvas(6.0, 6.0)
@@ -56,7 +56,7 @@ def fixes_figure(trips: Trajectories) -> Figure:
 
 
 def centred(lon: NDArray[Any]) -> NDArray[np.float64]:
-    """Longitudes without a jump where the map is: around their middle on the circle.
+    """Returns longitudes around their middle on the circle, so that they do not jump at the antimeridian.
 
     >>> centred(np.array([179.5, -179.5])).tolist()
     [179.5, 180.5]
@@ -66,7 +66,7 @@ def centred(lon: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def text_map(lat: NDArray[Any], lon: NDArray[Any], width: int = 60, height: int = 20) -> list[str]:
-    """Lines of letters, north up: the more fixes in a cell, the darker.
+    """Draws a map in lines of letters, north up: the more fixes in a cell, the darker.
 
     >>> text_map(np.array([0.0, 1.0]), np.array([0.0, 1.0]), width=6, height=3)
     ['    .', '', '.']

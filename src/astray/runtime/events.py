@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from astray.core.atomic import changing
 from astray.core.errors import DataError
 from astray.core.zones import Zone
-from astray.explain.segment_words import ASPECTS
+from astray.explain import ASPECTS
 from astray.runtime.live_scores import LiveSegment, Score, TripScore
 
 BEGINNING = b'{"sequence": '

@@ -375,7 +375,7 @@ class OpenTrip:
         encoder = self.agent_model.featurizer.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
-        from astray.explain.segment_words import counts_in_words, familiar_counts
+        from astray.explain import counts_in_words, familiar_counts
 
         counts = familiar_counts(self._last.row(self.given), encoder, -1)
         return counts_in_words(counts, encoder, -1, self.so_far.aspect)[0]

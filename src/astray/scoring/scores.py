@@ -85,7 +85,6 @@ class Scores:
     chunk: Chunk
     reward: Reward
     calibrations: Sequence[Calibration]
-    whole: TripScores | None = None  # of the trips, where the chunk has a row for every fix
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -125,8 +124,6 @@ class Scores:
     @cached_property
     def of_trips(self) -> TripScores:
         """The scores of each trip."""
-        if self.whole is not None:
-            return self.whole
         chunk, n = self.chunk, len(self.trips)
         found = TripScores._make([*np.full((4, n), np.nan), np.full(n, -1)])
         whole = None

@@ -1,3 +1,3 @@
-"""The service: live feeds in, a store of fixes and memories, a queue of trips to review, alerts, and a page."""
+"""The service: takes live feeds, stores fixes and memories, queues trips for review, sends alerts, shows a page."""
 
 from __future__ import annotations

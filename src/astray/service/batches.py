@@ -1,4 +1,4 @@
-"""What a feed brings: fixes that can be used, and rows that cannot, with the reason; and what became of a batch."""
+"""The units between feeds and scoring: a batch of checked fixes and refused rows, and its receipt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from astray.core.errors import AstrayError
 from astray.core.projection import Place
 
 MAX_AHEAD = 600.0
-"""Seconds that a sender's clock may be ahead of ours; a fix that is further ahead would make all others late."""
+"""Seconds that a sender's clock may be ahead of the service's; a fix further ahead would make all others late."""
 
 
 class FeedFix(NamedTuple):
@@ -18,13 +18,13 @@ class FeedFix(NamedTuple):
     time: float
     lat: float
     lon: float
-    trip: str = ""  # its name, where the feed names trips
-    destination: Place | None = None  # where the trip is meant to end (lat, lon), where the feed knows that
-    accuracy: float | None = None  # in metres, where the receiver says it
+    trip: str = ""  # the name of its trip, if the feed names trips
+    destination: Place | None = None  # the planned end of the trip (lat, lon), if the feed knows it
+    accuracy: float | None = None  # in metres, if the receiver reports it
 
 
 class RefusedRow(NamedTuple):
-    """A row of a message that cannot be used: its position, why, and whose it is if that is known."""
+    """A row of a message that cannot be used: its position, the reason, and its agent if known."""
 
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
     reason: str
@@ -32,19 +32,19 @@ class RefusedRow(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one message of a feed holds."""
+    """The contents of one message of a feed."""
 
     fixes: list[FeedFix]
     refused: list[RefusedRow]
 
 
 class Receipt(NamedTuple):
-    """What became of a batch, once that is on the disk."""
+    """What the service did with a batch, once it is on the disk."""
 
-    accepted: int  # fixes that are stored, those that were stored before among them
+    accepted: int  # fixes that are stored, including those stored before
     refused: list[RefusedRow]
     duplicates: int = 0  # fixes that were stored before
-    failed: str = ""  # why nothing of it could be stored; the sender should send it again
+    failed: str = ""  # why nothing could be stored; the sender should send the batch again
 
 
 class Busy(AstrayError):

@@ -1,7 +1,7 @@
-"""A feed for trying the service: simulated people whose last weeks end now, sent over HTTP as any sender would.
+"""Sends a demonstration to the service: simulated people whose last weeks end now, over HTTP like any sender.
 
-First comes what they did until yesterday, as fast as it is taken: the service learns who they are. Then the last 24
-hours are played in half a minute. In some of their trips somebody else has their telephone.
+First it sends what they did until yesterday, as fast as the service takes it: the service learns who they are. Then it
+plays the last 24 hours in half a minute. In some of these trips somebody else carries their telephone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from astray.simulate import city
 NAMES = ("ana", "bob", "cem", "dora", "emil")
 WEEK, DAY = 7 * 86_400.0, 86_400.0
 DAYS = 14
-THINNED = 3  # of the time before only every so many-th fix is sent, which is faster
-BATCH = 1000  # fixes of one message
-SECONDS = 30.0  # in which the last day is played
-STEP = 0.25  # seconds between two messages of it
+THINNED = 3  # of the weeks before, every third fix is sent, which is faster
+BATCH = 1000  # fixes per message
+SECONDS = 30.0  # for the last day
+STEP = 0.25  # seconds between two messages of the last day
 REST = 900.0  # seconds between two trips, at least
-PAUSE = 60.0  # seconds: of a time in which nobody moves no more is played
+PAUSE = 60.0  # seconds of a time in which nobody moves that are played
 
 Say = Callable[[str], None]
 
@@ -43,13 +43,13 @@ class Fixes(NamedTuple):
     lon: NDArray[np.float64]
 
     def message(self, start: int, end: int) -> bytes:
-        """Some of them, as the service takes them."""
+        """Returns some of the fixes as a message to the service."""
         rows = zip(*(column[start:end].tolist() for column in self), strict=True)
         return msgspec.json.encode([dict(zip(self._fields, row, strict=True)) for row in rows])
 
 
 class Story(NamedTuple):
-    """What the people did before, and in the last 24 hours; and how many trips of those went wrong."""
+    """What the people did before and in the last 24 hours, and how many trips of the last day are anomalies."""
 
     past: Fixes
     day: Fixes
@@ -57,7 +57,7 @@ class Story(NamedTuple):
 
 
 def story(now: float, seed: int = 7) -> Story:
-    """The people's last weeks until now: on the same days of the week, by the same clocks.
+    """Simulates the people's last weeks until now, on the right days of the week and hours.
 
     >>> told = story(1_700_000_000.0)
     >>> round((told.day.time[0] - told.past.time[0]) / DAY), bool(told.day.time[-1] <= 1_700_000_000.0), told.wrong
@@ -74,7 +74,7 @@ def story(now: float, seed: int = 7) -> Story:
 
 
 def _fixes(trips: Trajectories, start: NDArray[np.float64], now: float, thinned: int = 1) -> Fixes:
-    """The fixes of trips that begin at these times, until now; a trip ends before the agent's next one begins."""
+    """Returns the fixes of trips moved to these start times, until now; a trip ends before the agent's next one."""
     of_trip = np.repeat(np.arange(len(trips)), np.diff(trips.offsets))
     times = trips.columns["time"] + (start - trips.columns["time"][trips.offsets[:-1]])[of_trip]
     agent = np.array([NAMES[int(person.removeprefix("p"))] for person in trips.agent_ids.tolist()])
@@ -87,11 +87,11 @@ def _fixes(trips: Trajectories, start: NDArray[np.float64], now: float, thinned:
 
 
 def play(address: str, say: Say, stopped: threading.Event, seconds: float = SECONDS) -> None:
-    """Send the people's weeks, then their last day, to the service at an address; says what comes of it."""
+    """Sends the people's weeks, then their last day, to the service at an address, and reports the alerts."""
     try:
         _play(address, say, stopped, seconds)
     except (http.client.HTTPException, OSError):
-        return  # the service has ended, and we with it
+        return  # the service has ended
 
 
 def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> None:
@@ -104,8 +104,8 @@ def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> N
         sender.post("/api/fixes", told.past.message(start, start + BATCH))
     took = time.monotonic() - begun
     many = number_of(len(told.past.time), "fix")
-    say(f"two weeks of {len(NAMES)} people are learned: {many} in {took:.0f} s")
-    say(f"now their last 24 hours in {seconds:.0f} s; {told.wrong} of the trips are somebody else's")
+    say(f"the service has learned two weeks of {len(NAMES)} people: {many} in {took:.0f} s")
+    say(f"now their last 24 hours in {seconds:.0f} s; somebody else makes {told.wrong} of the trips")
     known: set[str] = set()
     since = float(told.day.time[0])
     for start, end in _steps(told.day.time, seconds):
@@ -114,15 +114,15 @@ def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> N
         if end > start:
             sender.post("/api/fixes", told.day.message(start, end))
         known |= _say_new(sender, since, known, say)
-    for _ in range(10):  # words follow an alert after a moment
+    for _ in range(10):  # the words of an alert take a moment
         if stopped.wait(1.0):
             return
         known |= _say_new(sender, since, known, say)
-    say(f"the day is over, and nothing more comes; look at {address}/review")
+    say(f"the day is over, and no more fixes come; look at {address}/review")
 
 
 def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, int]]:
-    """From which fix to which each message goes, if the times in which nobody moves are cut short."""
+    """Yields the first and last fix of each message; cuts times short in which nobody moves."""
     clock = np.concatenate([[0.0], np.cumsum(np.minimum(np.diff(times), PAUSE))])
     ends = np.linspace(0.0, clock[-1] + 1e-6, max(1, round(seconds / STEP)) + 1)[1:]
     positions = np.searchsorted(clock, ends)
@@ -130,7 +130,7 @@ def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, in
 
 
 def _say_new(sender: _Sender, since: float, known: set[str], say: Say) -> set[str]:
-    """Say which alerts of the day are new and have been decided upon; gives their names."""
+    """Reports new alerts of the day on which the service has decided; returns their ids."""
     found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["id"] not in known]
     new = [alert for alert in found if alert["told"] != "no" or alert["reason"]]
     for alert in sorted(new, key=lambda alert: alert["opened"]):
@@ -145,12 +145,12 @@ class _Sender:
         self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
 
     def post(self, path: str, body: bytes) -> None:
-        """Send a message; as long as the service is busy, again."""
+        """Sends a message, and sends it again as long as the service is busy."""
         while self._ask("POST", path, body)[0] == 429:
             time.sleep(0.2)
 
     def alerts(self) -> list[dict[str, Any]]:
-        """The newest alerts."""
+        """Returns the newest alerts."""
         status, body = self._ask("GET", "/api/alerts?limit=50")
         return msgspec.json.decode(body)["alerts"] if status == 200 else []
 

@@ -1,4 +1,4 @@
-"""What a person sets on the page, kept as one JSON in the store; checked, with defaults."""
+"""The settings of the page: their defaults and checks, kept as one JSON value in the store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from astray.core.errors import AstrayError
+from astray.service.alerts.outlets import OUTLETS, OutletAddress, display_address
 from astray.service.store import Connection
 
 NAME = "preferences"
@@ -15,7 +16,7 @@ CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
 class PreferencesError(AstrayError, ValueError):
-    """A preference cannot be what was given; ``field`` says which one."""
+    """A setting has a value that it cannot have; ``field`` names the setting."""
 
     def __init__(self, reason: str, field: str, remedy: str) -> None:
         super().__init__(reason, remedy=remedy)
@@ -23,28 +24,21 @@ class PreferencesError(AstrayError, ValueError):
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Alerts that are told in a week, at most."""
+    """How many alerts the service sends in a week, at most."""
 
     agent: int = 3
     all: int = 20
 
 
 class Hours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
-    """From when to when on the clock of the agent; over midnight where it begins later than it ends."""
+    """A time span on the clock of the agent; it passes midnight if it begins later than it ends."""
 
     since: str
     until: str
 
 
-class OutletAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is told, and how."""
-
-    kind: Literal["webhook", "mqtt", "ntfy", "email", "apprise"]
-    to: str
-
-
 class Preferences(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a person sets on the page."""
+    """The settings that a person changes on the page."""
 
     alerts_a_week: Budget = Budget()
     quiet_hours: Hours | None = None
@@ -64,7 +58,7 @@ _CHECKS: tuple[tuple[str, Any, str], ...] = (
     (
         "outlets",
         lambda p: len(p.outlets) <= 20 and all(0 < len(o.to) <= 500 for o in p.outlets),
-        "give an address each",
+        "give at most 20 outlets, with an address each",
     ),
     ("false_alarm_rate", lambda p: 0 < p.false_alarm_rate <= 0.5, "give a share between 0 and 0.5, such as 0.02"),
     ("undo_minutes", lambda p: 0 <= p.undo_minutes <= 10_080, "give 0 to 10080 minutes"),
@@ -73,12 +67,12 @@ _CHECKS: tuple[tuple[str, Any, str], ...] = (
 )
 
 
-def parsed(body: bytes) -> Preferences:
-    """The preferences in a JSON text, checked.
+def parse(body: bytes) -> Preferences:
+    """Reads preferences from JSON, and checks them.
 
-    >>> parsed(b'{"undo_minutes": 1}').undo_minutes
+    >>> parse(b'{"undo_minutes": 1}').undo_minutes
     1.0
-    >>> parsed(b'{"quiet_hours": {"from": "25:00", "to": "07:00"}}')
+    >>> parse(b'{"quiet_hours": {"from": "25:00", "to": "07:00"}}')
     Traceback (most recent call last):
     ...
     astray.service.preferences.PreferencesError: quiet_hours.from cannot be this; write it as 22:00
@@ -89,30 +83,63 @@ def parsed(body: bytes) -> Preferences:
         words, _, path = str(error).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
         raise PreferencesError(f"the settings are not understood ({words})", field, remedy="correct it") from error
-    for field, holds, remedy in _CHECKS:
-        if not holds(found):
-            raise PreferencesError(f"{field} cannot be this", field, remedy=remedy)
+    check(found)
     return found
 
 
-def written(preferences: Preferences) -> str:
-    """The preferences as JSON."""
-    return msgspec.json.encode(preferences).decode()
+def check(preferences: Preferences) -> None:
+    """Raises a :class:`PreferencesError` if a value is out of range."""
+    for field, holds, remedy in _CHECKS:
+        if not holds(preferences):
+            raise PreferencesError(f"{field} cannot be this", field, remedy=remedy)
+    for i, outlet in enumerate(preferences.outlets):
+        if outlet.kind not in OUTLETS:
+            field = f"outlets[{i}].kind"
+            raise PreferencesError(f"{field} cannot be this", field, remedy=f"give one of {', '.join(OUTLETS)}")
+
+
+# -------------------------------------------------------------------- secrets in addresses
+
+
+def hide_secrets(preferences: Preferences) -> Preferences:
+    """Returns preferences as the page may show them."""
+    shown = (OutletAddress(one.kind, display_address(one)) for one in preferences.outlets)
+    return msgspec.structs.replace(preferences, outlets=tuple(shown))
+
+
+def restore_secrets(new: Preferences, old: Preferences) -> Preferences:
+    """Returns preferences that came back from the page with the secrets that :func:`hide_secrets` had hidden.
+
+    >>> old = Preferences(outlets=(OutletAddress("webhook", "https://example.org/secret"),))
+    >>> restore_secrets(hide_secrets(old), old) == old
+    True
+    """
+    kept = list(old.outlets)
+    outlets = []
+    for one in new.outlets:
+        same = next((was for was in kept if was.kind == one.kind and display_address(was) == one.to), one)
+        if same in kept:
+            kept.remove(same)
+        outlets.append(same)
+    return msgspec.structs.replace(new, outlets=tuple(outlets))
+
+
+# -------------------------------------------------------------------- in the store
 
 
 def load(connection: Connection) -> Preferences:
-    """The preferences that a store holds, or the defaults."""
+    """Reads the preferences from a store; the defaults if it holds none."""
     found = connection.value("SELECT value FROM settings WHERE name = ?", (NAME,))
-    return Preferences() if found is None else parsed(found.encode())
+    return Preferences() if found is None else parse(found.encode())
 
 
 def save(connection: Connection, preferences: Preferences) -> None:
-    """Put preferences in place of those in a store."""
-    put_setting(connection, NAME, written(preferences))
+    """Replaces the preferences in a store."""
+    put_setting(connection, NAME, msgspec.json.encode(preferences).decode())
 
 
 def put_setting(connection: Connection, name: str, value: str) -> None:
-    """Put a value under a name into the table of settings."""
+    """Writes a value into the table of settings."""
     connection.run(
         "INSERT INTO settings VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
     )

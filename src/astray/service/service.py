@@ -18,9 +18,9 @@ from astray.core.threads import one_thread
 from astray.core.zones import by_place
 from astray.service import memories
 from astray.service.batches import Batch, Busy, Receipt
-from astray.service.review.erasing import remove_old
-from astray.service.review.explaining import Explainer, Made, Task, explanations_to_make, write_explanation
-from astray.service.review.refreshing import (
+from astray.service.review.erasure import remove_old
+from astray.service.review.explainer import Explainer, Made, Task, explanations_to_make, write_explanation
+from astray.service.review.refresh import (
     Last,
     NewReward,
     Refresh,
@@ -31,11 +31,11 @@ from astray.service.review.refreshing import (
     to_recalibrate,
     to_refresh,
 )
-from astray.service.review.teaching import teach_due
+from astray.service.review.teach import teach_due
 from astray.service.scoring.late import rescore_late
 from astray.service.scoring.scorer import Limits, Scorer
 from astray.service.store import Connection, Store, StoreError
-from astray.service.web.push import Hub
+from astray.service.web.server_events import Hub
 
 log = logging.getLogger("astray.serve")
 

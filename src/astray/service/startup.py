@@ -1,4 +1,4 @@
-"""Running the service: from its settings to an open port, and down again."""
+"""Starts the service: from its settings to an open port, and down again."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ import uvicorn
 from astray.core.errors import AstrayError
 from astray.core.settings import Settings
 from astray.service.access import tokens as access
-from astray.service.access.connections import bounded
+from astray.service.access.client_limits import Limits as ClientLimits
+from astray.service.access.connection_limits import bounded
 from astray.service.access.guard import Standing
-from astray.service.access.limits import Limits as ClientLimits
 from astray.service.alerts.outbox import Outbox
 from astray.service.alerts.outlets import Means
-from astray.service.feeds.mqtt import MqttFeed
+from astray.service.feeds.mqtt_feed import MqttFeed
 from astray.service.scoring.scorer import Limits
 from astray.service.service import Service, prepare
 from astray.service.store import open_store
 from astray.service.web.app import application
 
-GRACE = 5  # seconds that requests under way have when the service is stopped
+GRACE = 5  # seconds for open requests when the service stops
 
 Say = Callable[[str], None]
 
 
 def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: Say = lambda address: None) -> None:
-    """Run the service until it is told to stop; ``ready`` is called with its address just before it answers."""
+    """Runs the service until it is told to stop; calls ``ready`` with its address just before it answers."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     given = settings.tokens or ()
     tls = settings.certificate is not None
@@ -65,7 +65,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
             service.broker = feed.status
         proxy = settings.behind_proxy
         limits = ClientLimits()
-        if proxy:  # whose address all of them have
+        if proxy:  # all clients have the proxy's address
             limits = replace(limits, connections_each=limits.connections)
         standing = Standing(settings.host, settings.host_names or (), tls or proxy, proxy)
         app = application(service, folder, standing=standing, limits=limits, given=given)
@@ -82,7 +82,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
             timeout_graceful_shutdown=GRACE,
         )
         gc.collect()
-        gc.freeze()  # modules and model stay: a collector that looks at them again and again holds up fixes for long
+        gc.freeze()  # modules and model stay, and examining them again and again would delay fixes
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         server.before_end = service.hub.close
@@ -92,18 +92,18 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
 
 
 class _Server(uvicorn.Server):
-    """A server that ends well when it is told to: uvicorn would wait for open pages, and raise the signal again."""
+    """A server that stops cleanly on a signal: uvicorn would wait for open pages, and raise the signal again."""
 
     before_end: Callable[[], object] = staticmethod(lambda: None)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end, at a signal."""
+        """Begins to stop, on a signal."""
         self.before_end()
         super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM for a while."""
+        """Handles SIGINT and SIGTERM while the server runs."""
         with super().capture_signals():
             try:
                 yield

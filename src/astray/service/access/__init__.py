@@ -1,1 +1,1 @@
-"""Access: tokens and sessions, the guard that every request passes, and bounds on what a client may ask for."""
+"""Access: tokens and login sessions, the guard that every request passes, and limits for clients."""

@@ -1,8 +1,8 @@
-"""The guard in front of the service: every request passes it before any of our code sees it (ASGI middleware).
+"""Guards the service: every request passes this ASGI middleware first.
 
-In this order: not too many at once; the Host that we are; no writing from other sites; who asks, and whether they may;
-not too often; a body that is whole, not too large and not too slow. Every answer leaves with headers that tell
-browsers to trust nothing but ourselves.
+It checks in this order: the number of requests at once; the Host; that no other site makes a browser write; the token
+and its rights; the client's request rate; that the body is complete, not too large and not too slow. Every answer
+leaves with headers that tell browsers to trust only the service itself.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from astray.service.access.limits import Buckets, Limits
-from astray.service.access.sessions import Sessions, baked, cookie_of
+from astray.service.access.client_limits import Buckets, Limits
+from astray.service.access.login_sessions import Sessions, cookie_header, cookie_of
 from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
 from astray.service.feeds import FORMATS
-from astray.service.feeds.answers import Answer, App, Message, Receive, Send, error, send_answer
+from astray.service.responses import Answer, App, Message, Receive, Refusal, Scope, Send, send_answer
 
 FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
-FRESH = 2.0  # seconds after which the tokens are asked for anew
+FRESH = 2.0  # seconds after which the tokens are read again
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-CLOSED = ("/api/", "/metrics", "/openapi")  # what needs a token beside the feeds; pages and their files hold no data
-UNCOUNTED = ("/healthz", "/api/events")  # the one must always be answered, the other stays open
+CLOSED = ("/api/", "/metrics", "/openapi")  # need a token, like the feeds; pages and their files hold no data
+UNCOUNTED = ("/healthz", "/api/events")  # the first must always be answered, the second stays open
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -49,37 +49,27 @@ HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 @dataclass(frozen=True)
 class Standing:
-    """How the service stands in the world."""
+    """How clients reach the service."""
 
     host: str = "127.0.0.1"  # where it listens
-    names: tuple[str, ...] = ()  # further names by which it is asked for
-    tls: bool = False  # browsers reach it by https, here or at a proxy
+    names: tuple[str, ...] = ()  # further host names of the service
+    tls: bool = False  # whether browsers use https, here or at a proxy
     behind_proxy: bool = False
 
 
-class Refusal(Exception):
-    """A request that goes no further, and what it is answered."""
-
-    def __init__(self, status: int, reason: str, remedy: str = "", **headers: str) -> None:
-        super().__init__(reason)
-        answer = error(status, reason, remedy)
-        more = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answer = answer._replace(headers=answer.headers | more)
-
-
 class Guard:
-    """The middleware.
+    """Lets requests pass, or refuses them.
 
     Parameters
     ----------
     app
-        What is guarded. It finds who asks as ``scope["state"]["identity"]``.
+        The application behind the guard. It finds the client as ``scope["state"]["identity"]``.
     tokens
-        Gives the tokens as they are now; asked at most every two seconds.
+        Reads the tokens; called at most every two seconds.
     standing, limits
-        Where the service stands, and what it takes from clients.
+        How clients reach the service, and how much it takes from them.
     audit
-        Called with who and what at every login and logout, and after wrong tokens.
+        Called with who and what at every login, logout and wrong token.
     """
 
     def __init__(
@@ -98,8 +88,8 @@ class Guard:
         self._sessions = Sessions()
         self._under_way = 0
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lets a request pass, or answers it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -109,7 +99,7 @@ class Guard:
         self._under_way += counted
         try:
             if counted and self._under_way > self.limits.requests:
-                raise Refusal(429, "too many requests at once", "try again later", retry_after="1")
+                raise Refusal(429, "too many requests at once", "try again later", headers={"retry-after": "1"})
             answer = await self._checked(scope, receive, send)
         except Refusal as refusal:
             answer = refusal.answer
@@ -118,8 +108,8 @@ class Guard:
         if answer is not None:
             await send_answer(send, answer)
 
-    async def _checked(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> Answer | None:
-        """Check one request and hand it on; or else give its answer."""
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
+        """Checks a request and hands it on; or returns its answer."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         token = _without_token(scope)
         path, method = scope["path"], scope["method"]
@@ -135,19 +125,19 @@ class Guard:
         identity = self._who(headers, token, client, path) or (EVERYBODY if self._is_open() else NOBODY)
         needed = _needed(path, method)
         if needed and identity is NOBODY:
-            raise Refusal(401, "this needs a token", "log in, or send one", www_authenticate=_challenge(path))
+            raise Refusal(401, "this needs a token", "log in, or send one", headers=_challenge(path))
         if needed and not identity.may(needed):
-            raise Refusal(403, f"this token does not allow to {needed}", f"make one with --{needed}")
+            raise Refusal(403, f"this token may not {needed}", f"make a token with --{needed}")
         self._spend(client if identity in (EVERYBODY, NOBODY) else f"token {identity.name}")
         scope.setdefault("state", {})["identity"] = identity
         body = await self._body(headers, receive)
         await self.app(scope, _replayed(body, receive), send)
         return None
 
-    # ---------------------------------------------------------------- who asks
+    # ---------------------------------------------------------------- the client
 
     def _is_open(self) -> bool:
-        """Whether no token is needed: nobody but this machine can ask, and none was ever made."""
+        """Returns whether requests need no token: only this machine can send any, and there is no token."""
         return is_loopback(self.standing.host) and not self.standing.behind_proxy and not len(self._tokens)
 
     def _who(self, headers: dict[str, str], token: str | None, client: str, path: str) -> Identity | None:
@@ -165,22 +155,24 @@ class Guard:
     def _fail(self, client: str, path: str) -> NoReturn:
         wait = self._failures.wait(client, time.monotonic())
         if wait:
-            raise Refusal(429, "too many wrong tokens", "try again later", retry_after=str(int(wait) + 1))
+            raise Refusal(429, "too many wrong tokens", "try again later", headers={"retry-after": str(int(wait) + 1)})
         self.audit(client, "wrong token")
-        raise Refusal(401, "no such token", "astray serve token add makes one", www_authenticate=_challenge(path))
+        raise Refusal(401, "there is no such token", "astray serve token add makes one", headers=_challenge(path))
 
     def _log_in(self, body: bytes, client: str) -> Answer:
         try:
             token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
-            raise Refusal(422, "no login", 'send {"token": "..."}') from fault
+            raise Refusal(422, "this is no login", 'send {"token": "..."}') from fault
         if self._is_open():
             return Answer(204, b"", {})
         identity = self._tokens.owner(token)
         if identity is None:
             self._fail(client, "/login")
         self.audit(identity.name, "login")
-        return Answer(204, b"", {"set-cookie": baked(self._sessions.open(digest_of(token)), tls=self.standing.tls)})
+        return Answer(
+            204, b"", {"set-cookie": cookie_header(self._sessions.open(digest_of(token)), tls=self.standing.tls)}
+        )
 
     def _log_out(self, headers: dict[str, str]) -> Answer:
         cookie = cookie_of(headers.get("cookie", ""))
@@ -189,12 +181,12 @@ class Guard:
         self._sessions.close(cookie)
         if identity is not None:
             self.audit(identity.name, "logout")
-        return Answer(204, b"", {"set-cookie": baked("", tls=self.standing.tls)})
+        return Answer(204, b"", {"set-cookie": cookie_header("", tls=self.standing.tls)})
 
-    # ---------------------------------------------------------------- what is asked
+    # ---------------------------------------------------------------- the request
 
     def _check_host(self, host: str) -> None:
-        """Refuse names that are not ours: a page of another site may have its name point to this machine."""
+        """Refuses foreign host names: another site may let its name point to this machine."""
         name, ours = _name_in(host), self.standing
         anything = not ours.names and not is_loopback(ours.host)
         if not name or not (anything or is_loopback(name) or name in ours.names):
@@ -203,10 +195,12 @@ class Guard:
     def _spend(self, client: str) -> None:
         wait = self._requests.wait(client, time.monotonic())
         if wait:
-            raise Refusal(429, "too many requests", "send several fixes in one", retry_after=str(int(wait) + 1))
+            raise Refusal(
+                429, "too many requests", "send several fixes in one", headers={"retry-after": str(int(wait) + 1)}
+            )
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        """The whole body, within its limits."""
+        """Reads the whole body, within the limits."""
         most = self.limits.body
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > most:
@@ -219,7 +213,9 @@ class Guard:
                     message = await receive()
                     body += _part(message)
         except TimeoutError:
-            raise Refusal(408, "the body took too long", "send fewer fixes at once", connection="close") from None
+            raise Refusal(
+                408, "the body took too long", "send fewer fixes at once", headers={"connection": "close"}
+            ) from None
         if len(body) > most:
             raise _too_large(most)
         return bytes(body)
@@ -240,7 +236,7 @@ class Guard:
 
 
 def _needed(path: str, method: str) -> str:
-    """The right that a request needs; none for pages and their files.
+    """Returns the right that a request needs; none for pages and their files.
 
     >>> _needed("/api/fixes", "POST"), _needed("/api/agents", "GET"), _needed("/api/settings", "PUT")
     ('send', 'read', 'write')
@@ -252,8 +248,8 @@ def _needed(path: str, method: str) -> str:
     return "read" if method in SAFE else "write"
 
 
-def _without_token(scope: MutableMapping[str, Any]) -> str | None:
-    """Take the token out of a path such as ``/osmand/TOKEN``, so that no log ever shows it."""
+def _without_token(scope: Scope) -> str | None:
+    """Takes the token out of a path such as ``/osmand/TOKEN``, so that no log shows it."""
     base, slash, token = scope["path"].rpartition("/")
     if not slash or not token or base not in FEEDS:
         return None
@@ -263,15 +259,15 @@ def _without_token(scope: MutableMapping[str, Any]) -> str | None:
 
 
 def _check_origin(headers: dict[str, str], scheme: str) -> None:
-    """Refuse what another site makes a browser send; programs that are no browsers send no Origin."""
+    """Refuses what another site makes a browser send; only browsers send an Origin."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
     same = origin is None or origin.lower() == f"{scheme}://{headers.get('host', '')}".lower()
     if not same or site not in ("same-origin", "none"):
-        raise Refusal(403, "this was sent by a page of another site", "use the page of the service itself")
+        raise Refusal(403, "a page of another site sent this", "use the page of the service itself")
 
 
 def _offered(authorization: str) -> str | None:
-    """The token in a header: as it is (Bearer), or as the password of anybody (Basic).
+    """Returns the token in a header: as it is (Bearer), or as a password (Basic).
 
     >>> _offered("Bearer abc"), _offered("Basic " + base64.b64encode(b"ana:abc").decode()), _offered("")
     ('abc', 'abc', None)
@@ -290,18 +286,18 @@ def _offered(authorization: str) -> str | None:
 
 def _part(message: Message) -> bytes:
     if message["type"] == "http.disconnect":
-        raise Refusal(400, "the body is not complete")
+        raise Refusal(400, "the body is not complete", "send the whole body")
     return bytes(message.get("body", b""))
 
 
 def _too_large(most: int) -> Refusal:
     reason = f"the body is larger than {most:,} bytes"
-    return Refusal(413, reason, "send fewer fixes at once", connection="close")
+    return Refusal(413, reason, "send fewer fixes at once", headers={"connection": "close"})
 
 
 @lru_cache(1024)
 def _name_in(host: str) -> str:
-    """The name or address in a Host header; nothing if it holds what would confuse its reader.
+    """Returns the name or address in a Host header; an empty text if it holds misleading characters.
 
     >>> _name_in("localhost:8080"), _name_in("[::1]:8080"), _name_in("a@b"), _name_in("[x")
     ('localhost', '::1', '', '')
@@ -314,13 +310,13 @@ def _name_in(host: str) -> str:
         return ""
 
 
-def _challenge(path: str) -> str:
-    """What a sender is asked for; a browser would open a window of its own where it says Basic."""
-    return 'Basic realm="astray"' if path in FEEDS else "Bearer"
+def _challenge(path: str) -> dict[str, str]:
+    """Asks for a token; feeds may send it as Basic, for which a browser would open its own window."""
+    return {"www-authenticate": 'Basic realm="astray"' if path in FEEDS else "Bearer"}
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, for the application, and then whatever comes after it."""
+    """Returns a receive function that gives the body that was read, then whatever follows."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, what they allow, and on which addresses the service may listen."""
+"""Decides who may do what: tokens, what they allow, and on which addresses the service may listen."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ from astray.service.batches import Batch, RefusedRow
 from astray.service.store import Connection
 
 RIGHTS = ("send", "read", "write")
-"""To send fixes; to see agents, trips and alerts; to judge trips, change settings and erase people."""
+"""Send fixes; see agents, trips and alerts; judge trips, change settings and erase people."""
 
 PREFIX = "astray_"
-"""How every token begins, so that one is recognised where it should not be."""
+"""How every token begins, so that a leaked one can be recognised."""
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a token allows: some rights, for some agents or (None) for all."""
+    """What a token allows: its rights, and its agents (None: all)."""
 
     rights: tuple[str, ...] = RIGHTS
     agents: tuple[str, ...] | None = None
 
 
 class Identity(NamedTuple):
-    """Who makes a request."""
+    """The owner of a token: its name, and what it may do."""
 
     name: str
     scope: Scope
 
     def may(self, right: str, agent: str | None = None) -> bool:
-        """Whether it has a right: for one agent or, without a name, for at least somebody."""
+        """Returns whether it has a right: for one agent or, without a name, for at least one."""
         agents = self.scope.agents
         return right in self.scope.rights and (agent is None or agents is None or agent in agents)
 
     @property
     def only_agent(self) -> str | None:
-        """The one agent for whom it speaks, if there is but one: then a message need not name it."""
+        """The agent of the token, if it is exactly one: then a message need not name it."""
         agents = self.scope.agents
         return agents[0] if agents is not None and len(agents) == 1 else None
 
     @property
     def of_all(self) -> bool:
-        """Whether it sees all agents."""
+        """Whether it may see all agents."""
         return self.scope.agents is None
 
 
 EVERYBODY = Identity("this machine", Scope())
-"""Who asks from this machine, where no token was ever made."""
+"""A client on this machine, as long as there is no token."""
 NOBODY = Identity("nobody", Scope((), ()))
-"""Who asks without a token for what needs none."""
+"""A client without a token."""
 
 
 class Token(NamedTuple):
-    """A token as it is kept: its digest, not itself."""
+    """A token as the store keeps it: its digest, not the token itself."""
 
     digest: str
     name: str
@@ -71,10 +71,10 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens that are known, and whose they are.
+    """Finds the owner of a token.
 
-    A token is 32 random bytes, so its SHA-256 needs no salt. It is looked up under a key that this process draws, so
-    that the time that takes says nothing of the digests, and then compared in constant time.
+    A token is 32 random bytes, so its SHA-256 needs no salt. Look-ups are keyed with a random key of this process, so
+    that their time reveals nothing about the digests; then digests are compared in constant time.
 
     Examples
     --------
@@ -91,11 +91,11 @@ class Tokens:
         return len(self._known)
 
     def owner(self, token: str) -> Identity | None:
-        """Whose a token is; None if it is nobody's."""
+        """Returns the owner of a token; None if it is unknown."""
         return self.owner_of_digest(digest_of(token))
 
     def owner_of_digest(self, digest: str) -> Identity | None:
-        """The same for somebody who has shown the token before."""
+        """Returns the owner of a token with this digest; None if it is unknown."""
         found = self._known.get(self._place(digest))
         if found is None or not hmac.compare_digest(found.digest, digest):
             return None
@@ -106,7 +106,7 @@ class Tokens:
 
 
 def digest_of(token: str) -> str:
-    """What is kept of a token."""
+    """Returns the digest that the store keeps of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -114,9 +114,9 @@ def digest_of(token: str) -> str:
 
 
 def add(connection: Connection, name: str, rights: Sequence[str], agents: Sequence[str] | None = None) -> str:
-    """Make a token, and keep its digest; gives the token, which nobody can find out again."""
+    """Makes a token and stores its digest; returns the token, which cannot be recovered later."""
     if unknown := set(rights) - set(RIGHTS):
-        raise AstrayError(f"no right is named {min(unknown)!r}", remedy=f"there are {', '.join(RIGHTS)}")
+        raise AstrayError(f"there is no right {min(unknown)!r}", remedy=f"there are {', '.join(RIGHTS)}")
     if not rights:
         raise AstrayError("a token without a right allows nothing", remedy=f"give some of {', '.join(RIGHTS)}")
     if connection.row("SELECT 1 FROM tokens WHERE name = ?", (label("token", name),)):
@@ -130,35 +130,35 @@ def add(connection: Connection, name: str, rights: Sequence[str], agents: Sequen
 
 
 def known(connection: Connection) -> list[Token]:
-    """The tokens in a store, the oldest first."""
+    """Reads the tokens of a store, oldest first."""
     rows = connection.rows("SELECT hash, name, scope, made FROM tokens ORDER BY made, name")
     return [Token(digest, name, msgspec.json.decode(scope, type=Scope), made) for digest, name, scope, made in rows]
 
 
 def remove(connection: Connection, name: str) -> None:
-    """Make a token worthless from now on."""
+    """Revokes a token."""
     if not connection.run("DELETE FROM tokens WHERE name = ?", (name,)):
         raise AstrayError(f"there is no token named {name!r}", remedy="astray serve token list names them")
 
 
 def given(tokens: Iterable[str]) -> list[Token]:
-    """Tokens that were given when the service was started; they allow everything."""
+    """Returns the tokens that were given at the start of the service; they allow everything."""
     return [Token(digest_of(token), f"given {n}", Scope(), 0.0) for n, token in enumerate(tokens, 1)]
 
 
 def narrowed(identity: Identity, batch: Batch) -> Batch:
-    """A batch without the fixes of agents for whom nobody may speak with this token: they are refused.
+    """Refuses the fixes of a batch whose agents the token is not for.
 
     >>> from astray.service.batches import FeedFix
     >>> phone = Identity("phone", Scope(("send",), ("ana",)))
     >>> narrowed(phone, Batch([FeedFix("ana", 0.0, 45.0, 7.0), FeedFix("bob", 0.0, 45.0, 7.0)], []))
     Batch(fixes=[FeedFix(agent='ana', time=0.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],
-          refused=[RefusedRow(index=1, reason='this token may not speak for this agent', agent=None)])
+          refused=[RefusedRow(index=1, reason='this token may not send fixes of this agent', agent=None)])
     """
     if identity.scope.agents is None:
         return batch
     fixes = [fix for fix in batch.fixes if identity.may("send", fix.agent)]
-    reason = "this token may not speak for this agent"
+    reason = "this token may not send fixes of this agent"
     others = [RefusedRow(i, reason) for i, fix in enumerate(batch.fixes) if not identity.may("send", fix.agent)]
     return Batch(fixes, [*batch.refused, *others])
 
@@ -168,7 +168,7 @@ def narrowed(identity: Identity, batch: Batch) -> Batch:
 
 @lru_cache(1024)
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own, reached by nobody else.
+    """Returns whether only this machine can reach a name or an address.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
@@ -182,18 +182,18 @@ def is_loopback(host: str) -> bool:
 
 
 def check_binding(host: str, *, tls: bool, behind_proxy: bool, tokens: int) -> None:
-    """Refuse to start where other machines could listen in, or where they need no token.
+    """Refuses to listen where others could read the traffic, or where other machines would need no token.
 
     Raises
     ------
     AstrayError
-        Off loopback without TLS or a proxy that has it, or without any token.
+        If the host is not loopback and there is no TLS (here or at a proxy), or no token.
     """
     remedy = "make one first: astray serve token add FOLDER NAME --write"
     if not is_loopback(host) and not (tls or behind_proxy):
         raise AstrayError(
-            f"on {host} everybody on the way could read and change what is sent",
-            remedy="give --certificate and --key, or --behind-proxy if a proxy in front of it has TLS",
+            f"on {host} anybody on the network could read and change what is sent",
+            remedy="give --certificate and --key, or --behind-proxy if a proxy in front of the service has TLS",
         )
     if (behind_proxy or not is_loopback(host)) and not tokens:
         raise AstrayError("other machines can reach the service, and there is no token", remedy=remedy)

@@ -1,1 +1,1 @@
-"""Alerts: of which one somebody is told, in which words, and how the message gets there."""
+"""Alerts: whether the service sends one, in which words, and through which outlets."""

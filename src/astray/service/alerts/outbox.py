@@ -1,7 +1,7 @@
-"""The outbox: delivers messages that stand in the store until they have arrived, whoever is killed meanwhile.
+"""Delivers messages, which stay in the store until they have arrived, even if the service is killed meanwhile.
 
-An attempt is written down before it is made. So after a kill the message is sent again, with the same key, and says
-that it is repeated where its outlet has no room for a key.
+The outbox writes down each attempt before it makes it. So after a kill it sends the message again, with the same key;
+where an outlet has no room for a key, the message says that it is a repetition.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from astray.service.alerts.messages import EVENTS
-from astray.service.alerts.outlets import Delivery, Means, NotDelivered, deliver, shown
-from astray.service.preferences import OutletAddress
+from astray.service.alerts.notifications import EVENTS
+from astray.service.alerts.outlets import Delivery, Means, NotDelivered, OutletAddress, deliver, display_address
 from astray.service.store import Connection, Store, StoreError
 
 log = logging.getLogger("astray.serve")
 
-LOOK = 1.0  # seconds between two looks at what is due
+LOOK = 1.0  # seconds between two looks for due messages
 FIRST, LONGEST = 5.0, 3600.0  # seconds until the second attempt, and between two later ones, about
 GIVE_UP = 3 * 86_400.0  # seconds after which a message is given up
-ATTEMPTS = 100  # after which it is, too
-AT_ONCE = 4  # outlets that are spoken to at the same time
-MOST = 1000  # messages that are looked at in one go
+ATTEMPTS = 100  # after which a message is given up, too
+AT_ONCE = 4  # outlets that are served at the same time
+MOST = 1000  # messages that one look reads
 
 Write = Callable[[Callable[[Connection], Any]], Future[Any]]
 
@@ -44,18 +43,18 @@ class Waiting(NamedTuple):
 
 
 class Outbox:
-    """A thread that delivers.
+    """Delivers messages in a thread.
 
     Parameters
     ----------
     store
-        Where the messages are.
+        Holds the messages.
     write
-        Has something written by whoever writes to the store; see ``Service.write``.
+        Runs a function with the connection that writes; see ``Service.write``.
     means
         What the outlets need beside their addresses.
     seed
-        Of the generator that spreads the attempts.
+        Seeds the generator that spreads the attempts.
     """
 
     def __init__(self, store: Store, write: Write, means: Means | None = None, seed: int | None = None) -> None:
@@ -67,11 +66,11 @@ class Outbox:
         self._pool = ThreadPoolExecutor(AT_ONCE, "outlet")
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Begins to deliver."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop when what is under way has arrived or failed."""
+        """Stops when the messages under way have arrived or failed."""
         self._stopped.set()
         self._thread.join()
         self._pool.shutdown()
@@ -93,7 +92,7 @@ class Outbox:
         try:
             for one in waiting:
                 if self._stopped.is_set() or not self._deliver(one):
-                    return  # the others would fail as well; each is tried when it is due
+                    return  # the others would fail as well; each has its own next attempt
         except StoreError as error:
             log.error("the outbox cannot be written: %s", error)
         except Exception:
@@ -102,7 +101,7 @@ class Outbox:
             self._busy.discard(outlet)
 
     def _deliver(self, one: Waiting) -> bool:
-        """Make one attempt; whether the message has arrived."""
+        """Makes one attempt; returns whether the message has arrived."""
         attempts = one.attempts + 1
         again = time.time() + pause(attempts, float(self._chance.random()))
         begun = self._write(
@@ -111,7 +110,7 @@ class Outbox:
             )
         )
         if not begun.result():
-            return True  # erased meanwhile
+            return True  # the agent was erased meanwhile
         try:
             deliver(one.outlet, Delivery(one.key, one.message, one.attempts > 0), self._means)
         except NotDelivered as failure:
@@ -124,14 +123,14 @@ class Outbox:
     def _failed(self, one: Waiting, attempts: int, again: float, failure: NotDelivered) -> None:
         now = time.time()
         over = failure.final or attempts >= ATTEMPTS or now - float(one.message["time"]) > GIVE_UP
-        reason = f"{one.outlet.kind} {shown(one.outlet)}: {failure.reason}"
+        reason = f"{one.outlet.kind} {display_address(one.outlet)}: {failure.reason}"
         log.warning("a message was %s: %s", "given up" if over else "not delivered yet", reason)
         row = (now if over else None, max(again, now + failure.wait), reason, one.key)
         self._write(lambda c: c.run("UPDATE outbox SET done = ?, next_try = ?, error = ? WHERE id = ?", row)).result()
 
 
 def pause(attempts: int, chance: float) -> float:
-    """Seconds until the next attempt: twice as long after each, up to an hour, and never for all at the same moment.
+    """Returns the seconds until the next attempt: twice as long after each, up to an hour, with a random spread.
 
     >>> [pause(n, 0.5) for n in (1, 2, 3, 30)], pause(1, 0.0), pause(1, 1.0)
     ([5.0, 10.0, 20.0, 3600.0], 2.5, 7.5)
@@ -139,8 +138,8 @@ def pause(attempts: int, chance: float) -> float:
     return min(FIRST * 2.0 ** min(attempts - 1, 30), LONGEST) * (0.5 + chance)
 
 
-def standing(connection: Connection, where: str = "1 = 1", values: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """How many messages wait, have failed so far and were given up, and why the last ones were; for the health page."""
+def outbox_state(connection: Connection, where: str = "1 = 1", values: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """Counts messages that wait, fail or were given up, with the last reasons, for the health page."""
     waiting, failing, oldest = connection.rows(
         "SELECT count(*), count(CASE WHEN attempts > 0 AND error IS NOT NULL THEN 1 END), min(next_try) FROM outbox "
         f"WHERE done IS NULL AND {where}",
@@ -158,7 +157,7 @@ def standing(connection: Connection, where: str = "1 = 1", values: tuple[Any, ..
 
 
 def _due(connection: Connection, now: float) -> dict[OutletAddress, list[Waiting]]:
-    """What is due, by outlet; of the messages about one alert only the first that has not arrived."""
+    """Returns due messages by outlet; of the messages about one alert only the first that has not arrived."""
     rows = connection.rows(
         "SELECT id, outlet, payload, attempts, next_try FROM outbox WHERE done IS NULL ORDER BY next_try, id LIMIT ?",
         (MOST,),

@@ -1,7 +1,8 @@
-"""Outlets: how a message about an alert reaches somebody. Each is a function that delivers it, or says why it cannot.
+"""Outlets: the ways in which a message about an alert leaves the service.
 
-All have a time limit. None follows a redirect: what is meant for one host goes to no other. Addresses may hold
-secrets, so only :func:`shown` ones are for eyes and logs.
+An outlet is a function that delivers a message or raises :class:`NotDelivered`, and one line of :data:`OUTLETS`. Every
+outlet has a time limit and follows no redirect: what is meant for one host goes to no other. Addresses may hold
+secrets, so people and logs only see what :func:`display_address` returns.
 """
 
 from __future__ import annotations
@@ -21,32 +22,40 @@ from email.utils import formatdate
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import msgspec
+
 from astray.service.access.tokens import is_loopback
-from astray.service.preferences import OutletAddress, Preferences
 
 TIMEOUT = 10.0  # seconds for a connection, and for each answer
-AGAIN = frozenset({408, 409, 425, 429})  # refusals that may pass
+TRY_AGAIN = frozenset({408, 409, 425, 429})  # refusals that may pass
 HIDDEN = "***"
 
 
+class OutletAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An outlet of the settings: its kind, which is a name of :data:`OUTLETS`, and an address."""
+
+    kind: str
+    to: str
+
+
 class Means(NamedTuple):
-    """What the outlets need beside an address; from settings, never from the page."""
+    """What the outlets need beside an address; from the command's settings, never from the page."""
 
     smtp: str | None = None  # smtp://USER:PASSWORD@HOST:587?from=ADDRESS, or smtps://
-    mqtt: str | None = None  # the broker of the feed, where a topic alone is given
-    key: str | None = None  # by which webhooks are signed
+    mqtt: str | None = None  # the broker of the feed, for addresses that are only a topic
+    key: str | None = None  # signs webhooks
 
 
 class Delivery(NamedTuple):
     """One message for one outlet."""
 
-    key: str  # the same at every attempt: whoever gets it twice can tell
-    message: Mapping[str, Any]  # see astray.service.alerts.messages
-    repeated: bool = False  # whether it may have arrived before
+    key: str  # the same at every attempt, so that a receiver can recognise a repetition
+    message: Mapping[str, Any]  # see astray.service.alerts.notifications
+    repeated: bool = False  # whether the message may have arrived before
 
 
 class NotDelivered(Exception):
-    """A message that did not arrive: why, and whether another attempt may help."""
+    """A message did not arrive: the reason, whether this is final, and how many seconds to wait."""
 
     def __init__(self, reason: str, *, final: bool = False, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -54,73 +63,48 @@ class NotDelivered(Exception):
 
 
 def deliver(outlet: OutletAddress, delivery: Delivery, means: Means) -> None:
-    """Deliver a message.
+    """Delivers a message.
 
     Raises
     ------
     NotDelivered
-        If it did not arrive, as far as we know.
+        If the message did not arrive, as far as the service knows.
     """
     try:
-        OUTLETS[outlet.kind](outlet.to, delivery, means)
+        OUTLETS[outlet.kind].send(outlet.to, delivery, means)
     except NotDelivered:
         raise
     except (OSError, http.client.HTTPException, smtplib.SMTPException) as error:
-        raise NotDelivered(f"{type(error).__name__}: {getattr(error, 'strerror', None) or _word(error)}") from error
-    except ValueError as error:  # an address that no library can read; its text may hold the secret
+        text = getattr(error, "strerror", None) or " ".join(str(error).split())[:100]  # servers write long texts
+        raise NotDelivered(f"{type(error).__name__}: {text}") from error
+    except ValueError as error:  # no library can read the address; the error's text may hold a secret
         raise NotDelivered("the address is not understood", final=True) from error
 
 
-def shown(outlet: OutletAddress) -> str:
-    """An address without what may be secret in it: passwords, and whatever follows the host of a webhook.
+def display_address(outlet: OutletAddress) -> str:
+    """Returns an address without secrets: without passwords and, depending on the kind, without its path.
 
-    >>> shown(OutletAddress("webhook", "https://hooks.example.org/services/T0/abc?key=1"))
+    >>> display_address(OutletAddress("webhook", "https://hooks.example.org/services/T0/abc?key=1"))
     'https://hooks.example.org/***'
-    >>> shown(OutletAddress("ntfy", "https://:tk_secret@ntfy.example.org/fleet"))
+    >>> display_address(OutletAddress("ntfy", "https://:tk_secret@ntfy.example.org/fleet"))
     'https://ntfy.example.org/fleet'
     """
+    secret = OUTLETS[outlet.kind].secret if outlet.kind in OUTLETS else "all"
     if "://" not in outlet.to:
-        return HIDDEN if outlet.kind in ("apprise", "webhook") else outlet.to
+        return HIDDEN if secret else outlet.to
     scheme, _, rest = outlet.to.partition("://")
-    if outlet.kind == "apprise":
+    if secret == "all":
         return f"{scheme}://{HIDDEN}"
     place, _, path = rest.split("?")[0].split("#")[0].partition("/")
     host = place.rpartition("@")[2]
-    return f"{scheme}://{host}/{HIDDEN if outlet.kind == 'webhook' and path else path}"
-
-
-def concealed(preferences: Preferences) -> Preferences:
-    """Preferences as they may be shown."""
-    return _with_outlets(preferences, [OutletAddress(one.kind, shown(one)) for one in preferences.outlets])
-
-
-def revealed(new: Preferences, old: Preferences) -> Preferences:
-    """Preferences that came back from the page: what stands there as it was shown is what it was before.
-
-    >>> old = Preferences(outlets=(OutletAddress("webhook", "https://example.org/secret"),))
-    >>> revealed(concealed(old), old) == old
-    True
-    """
-    kept = list(old.outlets)
-    outlets = []
-    for one in new.outlets:
-        same = next((was for was in kept if was.kind == one.kind and shown(was) == one.to), one)
-        if same in kept:
-            kept.remove(same)
-        outlets.append(same)
-    return _with_outlets(new, outlets)
-
-
-def _with_outlets(preferences: Preferences, outlets: list[OutletAddress]) -> Preferences:
-    names = (name for name in preferences.__struct_fields__ if name != "outlets")
-    return Preferences(outlets=tuple(outlets), **{name: getattr(preferences, name) for name in names})
+    return f"{scheme}://{host}/{HIDDEN if secret == 'path' and path else path}"
 
 
 # -------------------------------------------------------------------- by HTTP
 
 
 def webhook(to: str, delivery: Delivery, means: Means) -> None:
-    """POST the message as JSON, with its key as ``Idempotency-Key``; signed if there is a key for that."""
+    """Posts the message as JSON with its key as ``Idempotency-Key``, and signs it if there is a signing key."""
     body = json.dumps(delivery.message, allow_nan=False).encode()
     headers = {"Idempotency-Key": delivery.key}
     if means.key:
@@ -130,7 +114,7 @@ def webhook(to: str, delivery: Delivery, means: Means) -> None:
 
 
 def signature(key: str, timestamp: str, body: bytes) -> str:
-    """What a receiver compares, in constant time, to know that a webhook is ours and when it was sent.
+    """Returns the signature of a webhook, which proves to its receiver who sent it and when.
 
     >>> signature("key", "0", b"{}")[:23]
     'sha256=7314351dd949aa7e'
@@ -139,14 +123,14 @@ def signature(key: str, timestamp: str, body: bytes) -> str:
 
 
 def ntfy(to: str, delivery: Delivery, means: Means) -> None:
-    """Publish to a topic of an ntfy server, such as ``https://ntfy.example.org/fleet``."""
+    """Publishes to a topic of an ntfy server, such as ``https://ntfy.example.org/fleet``."""
     root, _, topic = to.rpartition("/")
     if not topic or "://" not in root:
-        raise NotDelivered("no topic of ntfy; give https://HOST/TOPIC", final=True)
-    said = delivery.message
-    note = {"topic": topic, "title": _title(delivery), "message": said["text"], "priority": 4, "tags": ["warning"]}
-    if said.get("link"):
-        note["click"] = said["link"]
+        raise NotDelivered("the address names no topic of ntfy; give https://HOST/TOPIC", final=True)
+    text, link = delivery.message["text"], delivery.message.get("link")
+    note = {"topic": topic, "title": _title(delivery), "message": text, "priority": 4, "tags": ["warning"]}
+    if link:
+        note["click"] = link
     _post(root, json.dumps(note).encode(), {})
 
 
@@ -177,16 +161,18 @@ def _refused(answer: http.client.HTTPResponse) -> NoReturn:
         raise NotDelivered(f"answered {status}: redirects are not followed", final=True)
     waited = answer.getheader("Retry-After", "")
     wait = float(waited) if waited.isdigit() else 0.0
-    raise NotDelivered(f"answered {status}", final=400 <= status < 500 and status not in AGAIN, wait=min(wait, 86_400))
+    raise NotDelivered(
+        f"answered {status}", final=400 <= status < 500 and status not in TRY_AGAIN, wait=min(wait, 86_400)
+    )
 
 
 # -------------------------------------------------------------------- others
 
 
 def email(to: str, delivery: Delivery, means: Means) -> None:
-    """Send an e-mail. It cannot be sent exactly once: where it may have arrived before, it says so."""
+    """Sends an e-mail. E-mail cannot be sent exactly once, so a repetition says that it is one."""
     if means.smtp is None:
-        raise NotDelivered("no mail server is named; set smtp", final=True)
+        raise NotDelivered("the service knows no mail server; set smtp", final=True)
     parts = urlsplit(means.smtp)
     asked = parse_qs(parts.query)
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
@@ -198,7 +184,7 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
     mail["Date"] = formatdate()
     mail["Message-ID"] = f"<{delivery.key}@astray>"
     mail["Auto-Submitted"] = "auto-generated"
-    mail.set_content("\n\n".join(part for part in (delivery.message["text"], delivery.message.get("link")) if part))
+    mail.set_content(_text(delivery, "\n\n"))
     secure = ssl.create_default_context()
     with (
         smtplib.SMTP_SSL(parts.hostname, parts.port or 465, timeout=TIMEOUT, context=secure)
@@ -224,13 +210,13 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
 
 
 def mqtt(to: str, delivery: Delivery, means: Means) -> None:
-    """Publish under ``TOPIC/ALERT``, retained: who subscribes later is told how each alert stands."""
+    """Publishes under ``TOPIC/ALERT``, retained: who subscribes later gets the state of each alert."""
     from astray.core.errors import AstrayError
-    from astray.service.feeds.mqtt import Broker
+    from astray.service.feeds.mqtt_feed import Broker
 
     url = to if "://" in to else means.mqtt
     if url is None:
-        raise NotDelivered("no broker is named; give mqtt://HOST/TOPIC", final=True)
+        raise NotDelivered("the service knows no broker; give mqtt://HOST/TOPIC", final=True)
     try:
         broker = Broker.of(url)
     except AstrayError as error:
@@ -238,7 +224,7 @@ def mqtt(to: str, delivery: Delivery, means: Means) -> None:
     topic = f"{broker.prefix if '://' in to else to.strip('/')}/{delivery.message['id']}"
     if any(sign in topic for sign in "+#\x00"):
         raise NotDelivered("the topic has a + or a #", final=True)
-    answered: queue.SimpleQueue[Any] = queue.SimpleQueue()  # what the broker says of the connection, or the message
+    answered: queue.SimpleQueue[Any] = queue.SimpleQueue()  # what the broker answers
 
     def connected(client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -262,29 +248,36 @@ def mqtt(to: str, delivery: Delivery, means: Means) -> None:
         raise NotDelivered(f"the broker refuses: {reason}")
 
 
-def by_apprise(to: str, delivery: Delivery, means: Means) -> None:
-    """Hand the message to apprise, which knows very many services."""
+def apprise(to: str, delivery: Delivery, means: Means) -> None:
+    """Hands the message to apprise, which knows very many services."""
     try:
-        import apprise
+        from apprise import Apprise
     except ImportError as error:
         raise NotDelivered('apprise is not installed: pip install "astray[notify]"', final=True) from error
-    service = apprise.Apprise()
+    service = Apprise()
     if not service.add(to):
         raise NotDelivered("apprise does not understand the address", final=True)
-    text = "\n".join(part for part in (delivery.message["text"], delivery.message.get("link")) if part)
-    if not service.notify(title=_title(delivery), body=text):
+    if not service.notify(title=_title(delivery), body=_text(delivery, "\n")):
         raise NotDelivered("apprise could not deliver it")
 
 
-OUTLETS: Mapping[str, Callable[[str, Delivery, Means], None]] = {
-    "webhook": webhook,
-    "mqtt": mqtt,
-    "ntfy": ntfy,
-    "email": email,
-    "apprise": by_apprise,
+class Outlet(NamedTuple):
+    """An outlet, and what the service and its page must know of it."""
+
+    send: Callable[[str, Delivery, Means], None]
+    label: str  # what the page calls it
+    example: str  # an address
+    secret: str = ""  # which part of an address is secret beside passwords: "path", "all" or none
+    for_programs: bool = False  # programs also get a message when an alert is over; people get one message
+
+
+OUTLETS: Mapping[str, Outlet] = {
+    "webhook": Outlet(webhook, "Webhook", "https://example.org/hook", secret="path", for_programs=True),
+    "ntfy": Outlet(ntfy, "ntfy", "https://ntfy.example.org/topic"),
+    "mqtt": Outlet(mqtt, "MQTT topic", "astray/alerts", for_programs=True),
+    "email": Outlet(email, "E-mail", "ana@example.org"),
+    "apprise": Outlet(apprise, "Apprise", "gotify://host/token", secret="all"),
 }
-PROGRAMS = frozenset({"webhook", "mqtt"})
-"""Outlets read by programs, which are told that an alert is over; people are told once."""
 
 
 def _title(delivery: Delivery) -> str:
@@ -292,6 +285,5 @@ def _title(delivery: Delivery) -> str:
     return f"{title} (repeated)" if delivery.repeated else title
 
 
-def _word(error: Exception) -> str:
-    """An error's text, if it is short; servers like to write letters."""
-    return " ".join(str(error).split())[:100]
+def _text(delivery: Delivery, between: str) -> str:
+    return between.join(part for part in (delivery.message["text"], delivery.message.get("link")) if part)

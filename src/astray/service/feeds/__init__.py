@@ -1,8 +1,9 @@
-"""What applications send: a decoder for each format, and the answer that its sender expects.
+"""Feeds: a decoder for each format that trackers send, and the answer that its sender expects.
 
-A decoder is a pure function. Whatever it is given it gives a :class:`~astray.service.batches.Batch`; nothing raises.
-Every fix in it has passed the checks that files and ``astray watch`` apply (:mod:`astray.core.fixes`,
-:mod:`astray.core.times`). What cannot be used is in ``refused``, with its position and the reason.
+To add a feed, write a file with a decoder and name it in :data:`FORMATS`. A decoder is a pure function that returns a
+:class:`~astray.service.batches.Batch` and never raises. Every fix in the batch has passed the checks that files and
+``astray watch`` apply (:mod:`astray.core.fixes`, :mod:`astray.core.times`). Rows that cannot be used are in
+``refused``, with their position and the reason.
 """
 
 from __future__ import annotations
@@ -11,23 +12,24 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from astray.service.batches import Batch, Receipt
-from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain, traccar
-from astray.service.feeds.answers import Answer, empty_list, listed, listed_strictly, result_ok
+from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain_json, traccar
+from astray.service.feeds.feed_answers import empty_list, listed, listed_strictly, result_ok
+from astray.service.responses import Answer
 
-__all__ = ["FORMATS", "Answer", "Decoder", "Format"]
+__all__ = ["FORMATS", "Decoder", "Format"]
 
 
 class Decoder(Protocol):
-    """How every decoder is called."""
+    """The signature of every decoder."""
 
     def __call__(
         self, body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
     ) -> Batch:
-        """What a request holds. ``agent`` is whose it is if it names nobody; names of headers are in lower case."""
+        """Decodes a request; ``agent`` owns rows that name nobody, and names of headers are in lower case."""
 
 
 class Format(NamedTuple):
-    """One format: where it is sent to, how, and what reads and answers it."""
+    """A format: the addresses and methods that take it, its decoder and its answer."""
 
     paths: tuple[str, ...]
     methods: tuple[str, ...]
@@ -41,6 +43,6 @@ FORMATS: Mapping[str, Format] = {
     "osmand": Format(("/osmand", "/osmand/{token}"), ("GET", "POST"), osmand.decode, listed),
     "traccar": Format(("/traccar",), ("POST",), traccar.decode, listed),
     "gpslogger": Format(("/gpslogger",), ("GET", "POST"), gpslogger.decode, listed),
-    "plain": Format(("/api/fixes",), ("POST",), plain.decode, listed_strictly),
+    "plain": Format(("/api/fixes",), ("POST",), plain_json.decode, listed_strictly),
 }
 """Every format by its name."""

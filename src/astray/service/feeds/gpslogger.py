@@ -1,4 +1,4 @@
-"""GPSLogger: one fix in the fields of an address that its user writes, https://gpslogger.app (Custom URL)."""
+"""GPSLogger: one fix in the fields of an address that the user writes, https://gpslogger.app (Custom URL)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 from astray.core.fixes import parts
 from astray.service.batches import Batch
-from astray.service.feeds.border import fields
 from astray.service.feeds.osmand import one
+from astray.service.feeds.row_checks import fields
 
 
 def decode(
     body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
 ) -> Batch:
-    """One fix: ``?lat=%LAT&lon=%LON&timestamp=%TIMESTAMP&acc=%ACC&id=ana``, or ``?%ALL``.
+    """Decodes one fix: ``?lat=%LAT&lon=%LON&timestamp=%TIMESTAMP&acc=%ACC&id=ana``, or ``?%ALL``.
 
-    Whose it is say ``id``, or a name that tables use (``agent``, ``user``, ``device``, ...), then ``agent``, the
-    phone's serial number (``ser=%SER``; new phones hide it) and Android's identifier (``aid=%AID``).
+    The agent is the first of: ``id``, a name that tables use (``agent``, ``user``, ``device``, ...), the parameter
+    ``agent``, the phone's serial number (``ser=%SER``; new phones hide it), Android's identifier (``aid=%AID``).
     """
     found = fields(body, query)
     if isinstance(found, Batch):

@@ -1,7 +1,7 @@
 """The OsmAnd protocol: one fix in the fields of an address or a form, https://www.traccar.org/osmand/.
 
-OsmAnd's live tracking, Traccar Client up to version 8 and many small trackers speak it. Speed (in knots) and course are
-not used: astray takes them from the fixes.
+OsmAnd's live tracking, Traccar Client up to version 8 and many small trackers use it. astray computes speed and course
+from the fixes, and ignores those that are sent.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
 from astray.service.feeds import traccar
-from astray.service.feeds.border import Row, batch, fields, whole
+from astray.service.feeds.row_checks import Row, batch, fields, whole
 
 
 def decode(
     body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
 ) -> Batch:
-    """One fix: ``id`` or ``deviceid``, ``lat`` and ``lon`` or ``location``, ``timestamp`` (now, if there is none).
+    """Decodes one fix: ``id`` or ``deviceid``; ``lat`` and ``lon``, or ``location``; ``timestamp`` (default: now).
 
-    A body of JSON is what Traccar Client sends from version 9 on.
+    A JSON body comes from Traccar Client, version 9 or later.
 
     >>> decode(b"", {"id": "17", "location": "60.0,30.0", "timestamp": "1377177267"}, {}, now=1.5e9).fixes
     [FeedFix(agent='17', time=1377177267.0, lat=60.0, lon=30.0, trip='', destination=None, accuracy=None)]
@@ -31,9 +31,9 @@ def decode(
 
 
 def one(found: Mapping[str, str], who: str | None, now: float) -> Batch:
-    """The fix that some fields tell."""
+    """Reads one fix from fields."""
     if not who:
-        return whole("nothing says whose fix it is; put id=NAME into the address")
+        return whole("the fix names no agent; put id=NAME into the address")
     if found.get("valid", "true").lower() not in ("true", "1"):
         return batch([found], lambda _: Refused("the receiver says that the position is not valid"), now)
     lat, lon = found.get("lat"), found.get("lon")

@@ -8,23 +8,23 @@ from typing import Any
 from astray.core.fixes import number
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
-from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
 
 
 def decode(
     body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
 ) -> Batch:
-    """A batch. ``current`` and ``trip`` beside it repeat what comes in a later batch, and are left alone.
+    """Decodes a batch; ignores ``current`` and ``trip`` beside it, since a later batch repeats them.
 
-    Whose a point is says its ``device_id``; where that is empty the address (``?agent=ana``), ``agent``, or the
-    ``unique_id`` of the phone.
+    The agent is the first of: the point's ``device_id``, the address (``?agent=ana``), the parameter ``agent``, the
+    phone's ``unique_id``.
     """
     said = document(body)
     if isinstance(said, Batch):
         return said
     rows = said.get("locations") if isinstance(said, dict) else None
     if not isinstance(rows, list):
-        return whole('no batch of Overland: it has no list "locations"')
+        return whole('this is no batch of Overland: it has no list "locations"')
     named = query.get("agent") or agent
     found = batch(rows, lambda row: _point(row, named), now)
     if not found.fixes and found.refused and all(row.agent is None for row in found.refused):
@@ -39,7 +39,7 @@ def _point(said: Any, agent: str | None) -> Row | Refused | None:
         return None
     place = geometry.get("coordinates")
     if geometry.get("type") != "Point" or not isinstance(place, list) or len(place) < 2:
-        return Refused("no GeoJSON point")
+        return Refused("this is no GeoJSON point")
     if number(about.get("horizontal_accuracy")) < 0:
         return Refused("the phone says that the position is not valid (horizontal_accuracy below 0)")
     who = text(about.get("device_id")) or agent or text(about.get("unique_id")) or None

@@ -1,7 +1,7 @@
 """OwnTracks, over HTTP and MQTT: https://owntracks.org/booklet/tech/json/ and .../tech/http/.
 
-A message is one JSON object with ``_type``. Only locations are fixes: transitions, waypoints, last wills and the like
-are not for us, and an empty body tells that a friend was deleted. The agent is ``user/device``.
+A message is one JSON object with ``_type``. Only locations are fixes; transitions, waypoints, last wills and the like
+are ignored. An empty body says that a friend was deleted. The agent is ``user/device``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from astray.service.batches import Batch
-from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
 
 ENCRYPTED = "the message is encrypted; turn encryption off in the application, and use https or TLS instead"
 
@@ -18,10 +18,10 @@ ENCRYPTED = "the message is encrypted; turn encryption off in the application, a
 def decode(
     body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
 ) -> Batch:
-    """One message that was posted, or a list of them.
+    """Decodes one posted message, or a list of them.
 
-    Whose it is say, in this order: the address (``?u=ana&d=phone``), the headers ``X-Limit-U`` and ``X-Limit-D``, the
-    ``topic`` in the message, ``agent``, the ``tid`` in the message.
+    The agent is the first of: the address (``?u=ana&d=phone``), the headers ``X-Limit-U`` and ``X-Limit-D``, the
+    message's ``topic``, the parameter ``agent``, the message's ``tid``.
 
     >>> body = b'{"_type": "location", "lat": 48.85, "lon": 2.295, "tid": "JJ", "tst": 1497476456}'
     >>> decode(body, {"u": "jane", "d": "phone"}, {}, now=1.5e9).fixes[0].agent
@@ -37,20 +37,20 @@ def decode(
 
 
 def locations(said: Any, who: str, now: float, agent: str | None = None) -> Batch:
-    """The locations of one message or several; ``who`` comes before what a message says of itself."""
+    """Reads the locations of one message or several; ``who`` wins over the names in a message."""
     rows = said if isinstance(said, list) else [said]
     if not all(isinstance(row, dict) and isinstance(row.get("_type"), str) for row in rows):
-        return whole("no message of OwnTracks: it is no JSON object with a _type")
+        return whole("this is no message of OwnTracks: it is no JSON object with a _type")
     if any(row["_type"] == "encrypted" for row in rows):
         return whole(ENCRYPTED)
     found = batch(rows, lambda row: _location(row, who, agent), now)
     if not found.fixes and found.refused and all(row.agent is None for row in found.refused):
-        return whole("nothing says whose location it is; enter a user name and a device in the application")
+        return whole("the location names no agent; enter a user name and a device in the application")
     return found
 
 
 def of_topic(topic: str) -> str:
-    """Whose a topic is: ``owntracks/ana/phone`` is of ``ana/phone``.
+    """Returns the agent of a topic.
 
     >>> of_topic("owntracks/ana/phone"), of_topic("owntracks")
     ('ana/phone', '')

@@ -11,33 +11,33 @@ from typing import Any
 
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
-from astray.service.feeds.border import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
 
 
 def decode(
     body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
 ) -> Batch:
-    """What the application or the server sends; which of them it is, the body tells."""
+    """Decodes a message of the application or of the server; the body shows which of them sent it."""
     said = document(body)
     return said if isinstance(said, Batch) else positions(said, now, agent)
 
 
 def positions(said: Any, now: float, agent: str | None = None) -> Batch:
-    """The positions of a message that is read already."""
+    """Reads the positions of a message that is decoded already."""
     said = mapping(said)
     if "position" in said:
         device = mapping(said.get("device"))
         who = text(device.get("uniqueId")) or text(device.get("name")) or agent or ""
         if not who:
-            return whole("nothing says whose position it is; there is no uniqueId of a device")
+            return whole("the position names no agent; there is no uniqueId of a device")
         return batch([said["position"]], lambda given: _forwarded(mapping(given), who), now)
     if "location" in said:
         who = text(said.get("device_id")) or agent or ""
         if not who:
-            return whole("nothing says whose location it is; there is no device_id")
+            return whole("the location names no agent; there is no device_id")
         given = said["location"]
         return batch(given if isinstance(given, list) else [given], lambda row: _of_phone(mapping(row), who), now)
-    return whole('no message of Traccar: it has neither a "location" nor a "position"')
+    return whole('this is no message of Traccar: it has neither a "location" nor a "position"')
 
 
 def _forwarded(position: Mapping[str, Any], who: str) -> Row | Refused:
@@ -45,7 +45,7 @@ def _forwarded(position: Mapping[str, Any], who: str) -> Row | Refused:
         return Refused("Traccar says that the position is outdated")
     if position.get("valid") is False:
         return Refused("Traccar says that the position is not valid")
-    accuracy = position.get("accuracy") or None  # 0 where the tracker does not tell
+    accuracy = position.get("accuracy") or None  # 0 if the tracker does not report it
     return Row(who, position.get("fixTime"), position.get("latitude"), position.get("longitude"), accuracy)
 
 

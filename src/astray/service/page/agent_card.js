@@ -1,4 +1,4 @@
-// The card of one agent on the live map: its state, its trip under way, its last trips; pausing its alerts, erasing it.
+// The card of one agent on the live map: its state, open trip and last trips; buttons to pause alerts and to erase it.
 
 import { ask, inPath } from "./api.js";
 import { stateMark, stateOf } from "./colours.js";
@@ -6,9 +6,9 @@ import { confirmed, make, say } from "./dom.js";
 import { loadTrip } from "./trip_view.js";
 import { ago, count, decisionOf, inDoubt, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
-const TRIPS = 8; // last trips that are listed
+const TRIPS = 8; // last trips in the list
 const PAUSE = 24 * 3600; // seconds without alerts
-const FEW = 5; // past trips below which nothing is called an anomaly
+const FEW = 5; // past trips below which no trip is called an anomaly
 
 export class AgentCard {
   constructor({ close, track }) {
@@ -21,7 +21,7 @@ export class AgentCard {
     this.element.hidden = name === null;
     if (name === null) return;
     if (agent === null) {
-      this.element.replaceChildren(this.head(name), make("p", {}, "No agent of this name is known here."));
+      this.element.replaceChildren(this.head(name), make("p", {}, "The service knows no agent of this name."));
       return;
     }
     this.facts = make("div", { class: "facts" });
@@ -163,8 +163,8 @@ export class AgentCard {
         if (this.agent.agent === agent.agent) this.update({ ...this.agent, paused_until: answer.paused_until });
       }),
       until === null
-        ? "Alerts of this agent are told again."
-        : "No alerts of this agent for 24 hours. Its trips are still scored and listed.",
+        ? "The service sends alerts of this agent again."
+        : "The service sends no alerts of this agent for 24 hours. It still scores and lists its trips.",
     );
   }
 
@@ -172,7 +172,7 @@ export class AgentCard {
     const { agent } = this.agent;
     if (
       !(await confirmed(
-        `Erase ${agent}? All fixes, trips, scores, verdicts and what was learned from them are deleted. This cannot be undone.`,
+        `Erase ${agent}? This deletes all its fixes, trips, scores and verdicts, and everything learned from them. It cannot be undone.`,
         "Erase",
       ))
     )

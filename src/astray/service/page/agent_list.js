@@ -1,4 +1,4 @@
-// The list of agents: worst first, searched by name, narrowed to states; rows change in place.
+// The list of agents: worst first, with a search by name and a filter by state; rows change in place.
 
 import { STATES, stateMark, stateOf } from "./colours.js";
 import { make } from "./dom.js";
@@ -10,7 +10,7 @@ const worstFirst = (a, b) =>
   a.agent.localeCompare(b.agent);
 
 export class AgentList {
-  /** `choose` is called with the name of the agent that was clicked, `narrowed` when others are shown than before. */
+  /** Calls `choose` with the name of an agent that was clicked, and `narrowed` when the filter changes. */
   constructor({ choose, narrowed }) {
     Object.assign(this, { choose, narrowed });
     this.rows = new Map();
@@ -40,12 +40,12 @@ export class AgentList {
     );
   }
 
-  /** Somebody is using it just now: it should not be ordered anew under their hand. */
+  /** Whether somebody is using the list, which then must not change its order. */
   get busy() {
     return this.list.matches(":hover") || this.list.contains(document.activeElement);
   }
 
-  /** Show agents (name to agent), in their order of now. */
+  /** Shows agents (name to agent) in their present order. */
   show(agents) {
     this.agents = agents;
     if (!agents.size) return this.teach();
@@ -90,7 +90,7 @@ export class AgentList {
     this.rows.get(name)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** How long ago the last fixes were, said anew. */
+  /** Updates how long ago the last fixes were. */
   tick() {
     for (const [name, row] of this.rows) {
       const agent = this.agents.get(name);
@@ -98,7 +98,7 @@ export class AgentList {
     }
   }
 
-  // ------------------------------------------------------------------ which ones
+  // ------------------------------------------------------------------ filters
 
   offerStates() {
     const numbers = {};
@@ -143,7 +143,7 @@ export class AgentList {
     this.narrowed();
   }
 
-  /** Arrow keys walk through the list. */
+  /** Moves through the list by arrow keys. */
   walk(event) {
     const rows = [...this.list.children].filter((row) => !row.hidden);
     const at = rows.indexOf(event.target.closest("li"));
@@ -153,7 +153,7 @@ export class AgentList {
     rows[to].firstChild.focus();
   }
 
-  /** Nobody is there yet: how to begin. */
+  /** Says how to begin while there is no agent. */
   teach() {
     this.rows.clear();
     this.ordered = [];
@@ -169,7 +169,7 @@ export class AgentList {
         make("p", {}, "An agent appears with its first fix. Send one:"),
         make("pre", { tabindex: "0" }, command),
         make("p", {}, "Or point OwnTracks to /pub, Overland to /overland, Traccar to /traccar, OsmAnd to /osmand."),
-        make("p", {}, "Where tokens are asked for, add ", make("code", {}, "-H 'Authorization: Bearer TOKEN'"), "."),
+        make("p", {}, "If the service asks for a token, add ", make("code", {}, "-H 'Authorization: Bearer TOKEN'"), "."),
       ),
     );
   }

@@ -1,8 +1,8 @@
-// What the page asks of the service: JSON, and events that arrive by themselves.
+// Talks to the service: JSON requests, and server-sent events.
 
 import { sentence } from "./words.js";
 
-const UNSEEN = 60_000; // milliseconds in the background after which a page hangs up: a browser has few connections
+const UNSEEN = 60_000; // milliseconds in the background after which a page disconnects, since a browser has few connections
 
 export class ServiceError extends Error {
   constructor(status, { reason, remedy, field } = {}) {
@@ -10,7 +10,7 @@ export class ServiceError extends Error {
     Object.assign(this, { status, remedy, field });
   }
 
-  /** Reason and remedy as one sentence each. */
+  /** Reason and remedy, one sentence each. */
   get words() {
     return [this.message, this.remedy].filter(Boolean).map(sentence).join(". ");
   }
@@ -20,7 +20,7 @@ const listeners = new Set(); // of the connection: "up", "gone", "login"
 export const onConnection = (listener) => listeners.add(listener);
 const tell = (state) => listeners.forEach((listener) => listener(state));
 
-/** An answer of the service as JSON (null if it is empty); a ServiceError if it refuses or cannot be reached. */
+/** Returns an answer of the service as JSON (null if empty); throws a ServiceError if it refuses or does not answer. */
 export async function ask(path, { method = "GET", body, signal } = {}) {
   let answer;
   try {
@@ -52,13 +52,13 @@ export const inPath = encodeURIComponent;
 
 // ------------------------------------------------------------------ events
 
-const handlers = new Map(); // kind of event to the functions that take it
+const handlers = new Map(); // kinds of events to functions
 let source = null;
 let retry = 0;
 let hangUp = 0;
 let resting = false; // hung up because nobody looks
 
-/** Have a function called with what arrives; gives back how to stop that. */
+/** Calls a function with every event of a kind; returns a function that stops this. */
 export function on(kind, handler) {
   if (!handlers.has(kind)) handlers.set(kind, new Set());
   handlers.get(kind).add(handler);
@@ -81,7 +81,7 @@ export function connect() {
     });
   }
   source.onerror = () => {
-    // A browser tries again by itself if the connection broke, but not if it was refused.
+    // A browser reconnects by itself after a broken connection, but not after a refusal.
     if (source.readyState === EventSource.CLOSED) retry = setTimeout(again, 3000);
     if (opened || source.readyState === EventSource.CLOSED) look();
   };
@@ -93,7 +93,7 @@ export function disconnect() {
   source = null;
 }
 
-/** Ask for something small: 401 shows the form, no answer says that the service is gone. */
+/** Makes a small request: 401 shows the login form, no answer shows that the service is gone. */
 async function look() {
   try {
     await ask("/api/agents?limit=1");

@@ -1,11 +1,11 @@
-// The frame of the page: which view an address shows, the connection, light and dark, keys.
+// The frame of the page: the view of each address, the connection, light and dark, keys.
 
 import { ask, connect, disconnect, on, onConnection } from "./api.js";
 import { badge } from "./badge.js";
 import { make, part, say, typing } from "./dom.js";
 import { recall, remember } from "./remembered.js";
 
-// Each view is loaded when it is first shown.
+// The page loads each view when it first shows it.
 const VIEWS = {
   live: async () => new (await import("./live.js")).Live(),
   review: async () => new (await import("./review.js")).Review(),
@@ -98,7 +98,7 @@ function trouble(error) {
       "div",
       { class: "empty", role: "alert" },
       make("h1", {}, error.status === 404 ? "Not found" : "This cannot be shown"),
-      make("p", {}, error.words ?? "The page met something that it did not expect. Load it again."),
+      make("p", {}, error.words ?? "Something unexpected happened. Reload the page."),
       make("button", { type: "button", onclick: show }, "Try again"),
     ),
   );
@@ -140,7 +140,7 @@ onConnection(async (state) => {
   if (state === "gone") {
     wasGone = true;
     gone.textContent =
-      "The service does not answer. What you see may be old; the page goes on by itself when it is back.";
+      "The service does not answer. What you see may be old; the page continues by itself when the service is back.";
     gone.hidden = false;
   } else if (state === "up") {
     gone.hidden = true;
@@ -202,7 +202,7 @@ async function reshade() {
 }
 part("theme").addEventListener("click", () => {
   theme = NEXT[theme];
-  if (!remember("theme", theme)) say("The choice is forgotten when the page is closed: storage is switched off.");
+  if (!remember("theme", theme)) say("The browser forgets this choice when you close the page, because storage is switched off.");
   reshade();
 });
 prefersDark.addEventListener("change", reshade);

@@ -1,4 +1,4 @@
-// How many items wait for review, in the navigation and in the title.
+// Shows how many items wait for review, in the navigation and in the title.
 
 import { part } from "./dom.js";
 import { count } from "./words.js";

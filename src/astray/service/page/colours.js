@@ -1,47 +1,15 @@
-// The colours of normality and of an agent's state; orange for what is odd, blue for what is normal, as in astray's pictures.
+// The colours of the page, and the marks of an agent's states.
 
 import { makeSvg } from "./dom.js";
-
-// Told apart with any kind of colour vision, and in grey by the ends, both of which are dark.
-export const NORMALITY = [
-  [-4, "#7f2704"],
-  [-3, "#c9480a"],
-  [-2, "#f79420"],
-  [-1, "#a9cfe8"],
-  [0, "#3f8fc9"],
-  [1, "#0b4a8f"],
-];
-// On a dark ground the ends are the bright ones.
-const NORMALITY_DARK = [
-  [-4, "#ffb27a"],
-  [-3, "#ff8a3c"],
-  [-2, "#e0710f"],
-  [-1, "#4b7896"],
-  [0, "#4f9fdb"],
-  [1, "#a8d8ff"],
-];
+import { palette, stopsOf } from "./shared/normality.js";
 
 export const isDark = () => document.documentElement.dataset.shade === "dark";
-export const normalityStops = () => (isDark() ? NORMALITY_DARK : NORMALITY);
+export const normalityStops = () => stopsOf(document.documentElement.dataset.shade);
 
-/** A colour of the page's style. */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/** Returns the colour of a normality. */
+export const normalityColour = (normality) => palette(normalityStops())(normality);
 
-/** The colour of a normality, in between those of the list. */
-export function normalityColour(normality) {
-  const stops = normalityStops();
-  const n = Math.min(Math.max(normality, stops[0][0]), stops.at(-1)[0]);
-  const above = Math.max(
-    1,
-    stops.findIndex(([value]) => value >= n),
-  );
-  const [[low, from], [high, to]] = [stops[above - 1], stops[above]];
-  const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  const mixed = parts(from).map((c, i) => Math.round(c + ((n - low) / (high - low)) * (parts(to)[i] - c)));
-  return `rgb(${mixed.join(",")})`;
-}
-
-// Each state has a shape of its own (in a square of 20), so that no colour is needed to tell them apart.
+// Each state has its own shape (in a square of 20), so that nobody needs colours to distinguish them.
 export const STATES = {
   alert: { rank: 0, colour: "odd", path: "M10 1.5 19 18H1Z", words: "alert: the trip under way is not normal" },
   silent: {

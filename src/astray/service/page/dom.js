@@ -1,9 +1,9 @@
-// Elements with text, never with markup: names in the data are somebody else's.
+// Makes elements with text, never with markup: names in the data may hold anything.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element. Attributes that are functions are listeners ("onclick"); null, undefined and false leave one out.
+ * Makes an element. Attributes that are functions are listeners ("onclick"); null, undefined and false leave one out.
  * Children are elements or text; null, undefined and false are left out.
  */
 export function make(tag, attributes = {}, ...children) {
@@ -26,12 +26,12 @@ function filled(element, attributes, children) {
 
 export const part = (id) => document.getElementById(id);
 
-/** Say something to those who do not see the page change. */
+/** Announces something to people who do not see the page change. */
 export function say(words) {
   part("said").textContent = words;
 }
 
-/** A question that must be answered before something cannot be taken back. */
+/** Asks for confirmation of something that cannot be undone. */
 export function confirmed(question, does) {
   return new Promise((answered) => {
     const box = make(
@@ -54,7 +54,7 @@ export function confirmed(question, does) {
   });
 }
 
-/** Whether keys that are pressed now belong to what has the focus. */
+/** Returns whether keys belong to the focused field or an open dialog. */
 export function typing(event) {
   const { target } = event;
   return (

@@ -1,4 +1,4 @@
-// Export: what the service holds, as files.
+// Export: the data of the service as files.
 
 import { ask, inPath } from "./api.js";
 import { make } from "./dom.js";
@@ -31,7 +31,7 @@ export class Export {
       "div",
       { class: "sheet" },
       make("h1", {}, "Export"),
-      make("p", { class: "soft" }, "These files hold where people were and when. Treat them so."),
+      make("p", { class: "soft" }, "These files say where people were and when. Handle them with care."),
       make(
         "form",
         { class: "filters", onsubmit: (event) => event.preventDefault() },

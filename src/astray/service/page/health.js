@@ -1,10 +1,10 @@
-// Health: whether what was promised holds, and whether what is sent arrives.
+// Health: promised and observed false alarms, feeds, queues, drift.
 
 import { ask, inPath, on } from "./api.js";
 import { make } from "./dom.js";
 import { ago, bytes, lasting, percent, sentence } from "./words.js";
 
-const FEEDS = 50; // agents that are listed, the longest delays first
+const FEEDS = 50; // agents in the list, longest delays first
 
 export class Health {
   title = "Health";
@@ -56,7 +56,7 @@ export class Health {
     const words = alarms.words || "not yet known: it takes verdicts on flagged trips";
     return panel(
       "False alarms",
-      "Of normal trips, how many are flagged",
+      "Share of normal trips that are flagged",
       bar("promised", promised, "normal"),
       bar("observed", observed, observed > 1.5 * promised ? "odd" : "normal"),
       make("p", {}, sentence(words), "."),
@@ -124,11 +124,11 @@ export class Health {
       return panel(
         "Refused fixes",
         null,
-        make("p", { class: "fine" }, "None. What cannot be used would be counted here, by reason."),
+        make("p", { class: "fine" }, "None. This counts refused rows by reason."),
       );
     const part = panel(
       "Refused fixes",
-      "By reason; the senders were told",
+      "By reason; the senders got an answer",
       table(
         ["Reason", "Fixes", "Last"],
         rows.map(({ reason, count: n, last }) => [reason, n.toLocaleString("en"), last ? ago(last) : "–"]),

@@ -1,18 +1,18 @@
-// Live: every agent with its state, worst first, in a list and on a map over their habitual ways.
+// Live: all agents with their states, worst first, in a list and on a map over their habitual ways.
 
 import { ask, inPath, on } from "./api.js";
 import { AgentCard } from "./agent_card.js";
 import { AgentList } from "./agent_list.js";
-import { STATES, stateOf } from "./colours.js";
+import { stateOf } from "./colours.js";
 import { make, say, typing } from "./dom.js";
 import { boxAround, line, map, point } from "./map.js";
-import { pieces } from "./trip_view.js";
+import { trackOf } from "./shared/trip.js";
 import { count } from "./words.js";
 
-const WITH_WAYS = 40; // agents whose habitual ways are drawn, the worst first
-const AT_ONCE = 4; // requests for ways under way
-const TRAIL = 60; // last places of an agent that are drawn behind it
-const LABELLED = 60; // agents that all have their names on the map; of more only those with an alert
+const WITH_WAYS = 40; // agents whose habitual ways the map shows, worst first
+const AT_ONCE = 4; // simultaneous requests for ways
+const TRAIL = 60; // last places of an agent that form its trail
+const LABELLED = 60; // up to so many agents all have their names on the map; otherwise only those with an alert
 const PAGE = 1000; // agents asked for at once
 const REDRAW = 500; // milliseconds between two drawings of what has arrived
 const REORDER = 2000; // milliseconds between two orderings of the list
@@ -75,7 +75,7 @@ export class Live {
     for (const [name, arrived] of this.arrivals) {
       if (arrived.removed) this.forget(name);
       else {
-        const agent = { ...this.agents.get(name), ...arrived }; // what arrives does not say everything
+        const agent = { ...this.agents.get(name), ...arrived }; // an event does not hold everything
         this.agents.set(name, agent);
         this.list.update(agent);
         if (name === this.card.agent?.agent) this.card.update(agent);
@@ -133,7 +133,8 @@ export class Live {
         return point([lon, lat], {
           agent,
           name: few || chosen || state === "alert" ? agent : "",
-          state: state in STATES ? state : "at rest",
+          path: stateOf(state).path,
+          colour: stateOf(state).colour,
           rank: chosen ? 1 : -stateOf(state).rank,
           chosen,
         });
@@ -159,7 +160,7 @@ export class Live {
     await Promise.all(Array.from({ length: AT_ONCE }, next));
   }
 
-  /** The ways of an agent, asked for once. */
+  /** Loads the ways of an agent, once. */
   loadWay(agent) {
     if (!this.loads.has(agent)) {
       const asked = ask(`/api/agents/${inPath(agent)}/ways`).catch(() => ({ features: [] }));
@@ -200,10 +201,10 @@ export class Live {
     return box && map.fit(box, true);
   }
 
-  /** The trip under way of the chosen agent, coloured by normality where that is known. */
+  /** Shows the open trip of the chosen agent, coloured by normality where it is known. */
   follow(trip) {
     if (this.left) return;
-    map.set("track", pieces(trip));
+    map.set("track", [trackOf(trip)]);
     map.set("ends", trip.usable.length ? [point(trip.places[trip.usable[0]], { end: false })] : []);
   }
 

@@ -1,10 +1,10 @@
-// Login: a token in exchange for a session of the page.
+// Login: exchanges a token for a session of the page.
 
 import { ask } from "./api.js";
 import { make } from "./dom.js";
 import { recall, remember } from "./remembered.js";
 
-/** A button to end the session; null where nobody has logged in. */
+/** Returns a button that ends the session; null if nobody has logged in. */
 export function logoutButton() {
   const logout = async () => {
     await ask("/logout", { method: "POST" }).catch(() => null);
@@ -54,7 +54,7 @@ export class Login {
       make(
         "p",
         { class: "soft" },
-        "Whoever runs the service makes tokens, for some agents or for all, to read or to write.",
+        "The operator of the service makes tokens, for some agents or for all, to read or to write.",
       ),
     );
   }

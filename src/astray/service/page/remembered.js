@@ -1,4 +1,4 @@
-// What this browser remembers from visit to visit, where it is allowed to: the colours, and that somebody has logged in.
+// Remembers choices in this browser, if storage is allowed: the colours, and that somebody has logged in.
 
 export function recall(name) {
   try {
@@ -8,7 +8,7 @@ export function recall(name) {
   }
 }
 
-/** Whether it will be remembered; null forgets. */
+/** Stores a value (null removes it); returns whether that worked. */
 export function remember(name, value) {
   try {
     if (value === null) localStorage.removeItem(`astray-${name}`);

@@ -1,5 +1,5 @@
-// Review: flagged trips and "new habit?" questions, worst first, then trips in doubt; one key a verdict, and the next one
-// by itself.
+// Review: flagged trips and "new habit?" questions, worst first, then trips in doubt; one key gives a verdict and shows
+// the next item.
 
 import { ask, on } from "./api.js";
 import { badge } from "./badge.js";
@@ -10,10 +10,10 @@ import { KEYS, Pending, verdictButtons } from "./verdicts.js";
 import { VERDICTS, count, decisionOf, moment, signed, zoneName } from "./words.js";
 
 const MOST = 500; // items in the list
-const TOGETHER = 12; // trips of a question that are drawn, at most
+const TOGETHER = 12; // trips of a question on the map, at most
 
 const doubted = ({ kind }) => kind === "doubt";
-// As the service orders them: what is in doubt after what was flagged; what has no score comes last.
+// The order of the service: flagged items, then trips in doubt; items without a score last.
 const worstFirst = (a, b) =>
   doubted(a) - doubted(b) ||
   (a.score ?? Infinity) - (b.score ?? Infinity) ||
@@ -99,7 +99,7 @@ export class Review {
           make(
             "span",
             { class: "soft" },
-            question ? `New habit? ${item.trips.length} alike trips` : moment(item.start, item.local),
+            question ? `New habit? ${item.trips.length} similar trips` : moment(item.start, item.local),
             doubted(item) ? ", in doubt" : "",
           ),
           make("span", { class: "cause" }, item.words ?? ""),
@@ -152,7 +152,7 @@ export class Review {
     this.chosen = item;
     this.mark();
     if (!item) return this.nothing();
-    // The buttons stay from item to item, and with them the focus.
+    // The buttons stay from item to item, so that they keep the focus.
     if (this.buttons !== item.kind)
       this.verdict.replaceChildren(verdictButtons(item.kind, (verdict) => this.give(verdict)));
     this.buttons = item.kind;
@@ -215,7 +215,7 @@ export class Review {
     return this.loads.get(id);
   }
 
-  /** Ask for the next item before it is wanted. */
+  /** Loads the next item in advance. */
   ahead(item) {
     const next = this.items[this.items.indexOf(item) + 1];
     const keep = new Set([...item.trips, ...(next?.trips ?? [])]);
@@ -234,12 +234,12 @@ export class Review {
         make(
           "p",
           {},
-          "Trips that are not normal appear here by themselves, the worst first. Give each a verdict: what is normal is learned, an anomaly never is.",
+          "Trips that are not normal appear here by themselves, worst first. Give each a verdict: the service learns normal trips, and never learns anomalies.",
         ),
         make(
           "p",
           { class: "soft" },
-          "To be told elsewhere, name an outlet in the ",
+          "To get alerts elsewhere, add an outlet in the ",
           make("a", { href: "/settings" }, "settings"),
           ".",
         ),
@@ -317,6 +317,5 @@ export class Review {
   leave() {
     this.stop();
     this.pending.leave();
-    this.view.leave();
   }
 }

@@ -1,16 +1,9 @@
-// Settings: a form that says what each thing does, checked here in words and once more by the service.
+// Settings: a form that explains each setting, and checks it before the service does.
 
 import { ask } from "./api.js";
 import { make, say } from "./dom.js";
 import { logoutButton } from "./login.js";
-
-const KINDS = {
-  webhook: ["Webhook", "https://example.org/hook"],
-  ntfy: ["ntfy", "https://ntfy.example.org/topic"],
-  mqtt: ["MQTT topic", "astray/alerts"],
-  email: ["E-mail", "ana@example.org"],
-  apprise: ["Apprise", "gotify://host/token"],
-};
+import { OUTLETS } from "./outlets.js"; // the service makes this file from its registry of outlets
 
 export class Settings {
   title = "Settings";
@@ -56,12 +49,12 @@ export class Settings {
             step: 1,
           }),
         ),
-        make("p", { class: "hint" }, "What goes beyond this is listed under Review, and nobody is told."),
+        make("p", { class: "hint" }, "The page lists further alerts under Review, but the service does not send them."),
         check(
           "quiet",
           "Quiet hours",
           quiet !== null,
-          "Alerts wait until they are over. The clock is that of where the agent is.",
+          "Alerts wait until the quiet hours are over, by the local time of the agent.",
           (on) => this.toggle("quiet_hours", on),
         ),
         make(
@@ -84,7 +77,7 @@ export class Settings {
         make(
           "p",
           { class: "hint" },
-          "Alerts go to each of these. What is secret in an address is shown as ***, and stays as it is unless you write something else.",
+          "The service sends alerts to each of these. It shows secret parts of an address as ***, and keeps them unless you change them.",
         ),
         this.outlets,
         make("p", { class: "error", "data-error": "outlets", hidden: true }),
@@ -97,14 +90,14 @@ export class Settings {
           "False-alarm rate, in percent",
           percentOf(settings.false_alarm_rate),
           { min: 0.01, max: 50, step: "any" },
-          "Of normal trips, so many are flagged. Lower means fewer alerts and more that is missed.",
+          "The share of normal trips that the service flags. A lower rate means fewer alerts, and more missed anomalies.",
         ),
         number(
           "undo_minutes",
           "Minutes to undo a verdict",
           settings.undo_minutes,
           { min: 0, max: 10080, step: "any" },
-          "Only then does it teach.",
+          "After this time a verdict teaches the model.",
         ),
       ),
       group(
@@ -113,7 +106,7 @@ export class Settings {
           "keep",
           "Delete old fixes and trips",
           settings.retention_days !== null,
-          "What was learned from them stays until the agent is erased.",
+          "What the model learned from them stays until you erase the agent.",
           (on) => this.toggle("retention_days", on),
         ),
         make(
@@ -134,7 +127,7 @@ export class Settings {
             placeholder: "none: habitual ways alone",
             spellcheck: "false",
           }),
-          "A PMTiles file on the machine of the service. No tile is ever asked for from elsewhere.",
+          "A PMTiles file in the folder of the service. The page never loads tiles from elsewhere.",
         ),
       ),
       make("div", { class: "row save" }, this.said, logoutButton(), this.submit),
@@ -146,13 +139,13 @@ export class Settings {
       type: "text",
       value: to,
       "aria-label": "Address",
-      placeholder: KINDS[kind][1],
+      placeholder: OUTLETS[kind][1],
       spellcheck: "false",
     });
     const choice = make(
       "select",
-      { "aria-label": "Kind of outlet", onchange: () => (address.placeholder = KINDS[choice.value][1]) },
-      Object.entries(KINDS).map(([value, [name]]) => make("option", { value, selected: value === kind }, name)),
+      { "aria-label": "Kind of outlet", onchange: () => (address.placeholder = OUTLETS[choice.value][1]) },
+      Object.entries(OUTLETS).map(([value, [name]]) => make("option", { value, selected: value === kind }, name)),
     );
     const row = make(
       "li",
@@ -187,7 +180,7 @@ export class Settings {
     return this.form.querySelector(`[name="${name}"]`).value;
   }
 
-  /** What the form says, as the service takes it. */
+  /** Returns the settings in the form, as the service expects them. */
   read() {
     const on = (name) => this.form.querySelector(`[name="${name}"]`).checked;
     return {
@@ -205,7 +198,7 @@ export class Settings {
     };
   }
 
-  /** The first thing that cannot be, as [field, words]; null if all is well. */
+  /** Returns the first invalid value as [field, words]; null if all are valid. */
   wrong() {
     for (const input of this.form.querySelectorAll("input[name]")) {
       if (input.closest("[hidden]") || input.type === "checkbox") continue;
@@ -261,7 +254,7 @@ export class Settings {
   leave() {}
 }
 
-/** 0.02 as 2, without what a computer adds. */
+/** Returns 0.02 as 2, without rounding noise. */
 const percentOf = (share) => Number((100 * share).toPrecision(6));
 
 function group(title, ...children) {

@@ -1,4 +1,4 @@
-// Trip: one trip with its words, map, chart and verdict, at an address of its own.
+// Trip: one trip with its reasons, map, chart and verdict, at its own address.
 
 import { on } from "./api.js";
 import { make, say, typing } from "./dom.js";
@@ -34,13 +34,13 @@ export class Trip {
     this.title = `Trip of ${trip.agent}`;
     this.view.show(trip);
     const given = trip.verdict;
-    const none = trip.open ? "A verdict can be given when the trip has ended." : "";
+    const none = trip.open ? "You can give a verdict when the trip has ended." : "";
     const learned = trip.state === "learned" && !given;
     const unasked = learned
-      ? "This trip was not flagged, so it was learned. If it should not have been, say so."
+      ? "The service did not flag this trip, so it learned it. If it should not have, call it an anomaly."
       : "";
     const taught = given?.taught
-      ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught and stays.`
+      ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught the model, and stays.`
       : "";
     if (given && !given.taught && !this.pending.has(this.id))
       this.pending.add({
@@ -82,6 +82,5 @@ export class Trip {
   leave() {
     this.stop();
     this.pending.leave();
-    this.view.leave();
   }
 }

@@ -1,40 +1,57 @@
-// A trip as a person judges it: why in words, the track over the habitual ways, normality in time; each points at the other.
+// A trip as a person judges it: the reasons, the track over the habitual ways, normality in time.
 
 import { ask, inPath } from "./api.js";
-import { NormalityChart } from "./chart.js";
 import { normalityStops } from "./colours.js";
 import { make } from "./dom.js";
-import { boxAround, line, map, point } from "./map.js";
+import { boxAround, map } from "./map.js";
+import { TimeChart } from "./shared/chart.js";
+import { layersOf, legendOf, placesOf, wordsOf } from "./shared/trip.js";
 import { ahead, clock, count, decisionOf, frequency, inDoubt, lasting, moment, sentence, signed, zoneName } from "./words.js";
 
-const AROUND = 0.25; // of the track's size: habitual ways as far as this beside it are in view
+const AROUND = 0.25; // share of the track's size within which habitual ways are in view
 const DOUBT =
-  "It was not flagged, but many trips of this agent were lately, and it is not clearly normal. So it is not learned unless you say so.";
+  "The service did not flag this trip. But it flagged many trips of this agent lately, and this one is not clearly normal, so it learns the trip only if you say so.";
 const HINT = "Normality in local time, with its uncertainty. Point here or at the map to read a fix.";
 
-/** A trip from the service, with what the drawings need. */
+/** Loads a trip from the service, in the form that the shared map and chart draw. */
 export async function loadTrip(id, signal) {
   const trip = await ask(`/api/trips/${inPath(id)}`, { signal });
-  trip.ahead = ahead(trip.local);
-  trip.places = trip.track.lat.map((lat, i) => (lat === null ? null : [trip.track.lon[i], lat]));
-  trip.usable = trip.places.map((place, i) => (place && !trip.track.fault[i] ? i : -1)).filter((i) => i >= 0);
-  trip.segments ??= [];
+  const { track } = trip;
+  const offset = ahead(trip.local);
+  const places = track.lat.map((lat, i) => (lat === null ? null : [track.lon[i], lat]));
   if (!trip.ways?.features?.length)
     trip.ways = await ask(`/api/agents/${inPath(trip.agent)}/ways`, { signal }).catch(() => null);
-  return trip;
+  return {
+    ...trip,
+    ...track,
+    places,
+    usable: places.map((place, i) => (place && !track.fault[i] ? i : -1)).filter((i) => i >= 0),
+    segments: trip.segments ?? [],
+    ways: (trip.ways?.features ?? []).filter((way) => way.geometry?.coordinates?.length > 1),
+    expected: trip.expected ? [(trip.expected.geometry ?? trip.expected).coordinates] : [],
+    stop: null,
+    ahead: offset,
+    clock: (i) => `${clock(track.time[i], offset, true)} ${zoneName(trip.zone)}`,
+    ticks: (from, to, width) => timesBetween(from, to, width).map((t) => [t, clock(t, offset, t % 60 !== 0)]),
+    axis: `local time (${zoneName(trip.zone)})`,
+  };
 }
 
-/** The track in pieces from fix to fix, each as odd as the odder of its two ends; without n where nothing is known. */
-export function pieces({ places, usable, track }) {
-  return usable.slice(1).map((i, k) => {
-    const known = [track.n[usable[k]], track.n[i]].filter((n) => n !== null && n !== undefined);
-    return line([places[usable[k]], places[i]], known.length ? { n: Math.min(...known) } : {});
-  });
+/** Returns round times for the axis, as many as fit. */
+function timesBetween(from, to, width) {
+  const most = Math.max(2, width / 90);
+  const fits = (seconds) => (to - from) / seconds <= most;
+  const step =
+    [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200].find(fits) ??
+    86400 * Math.ceil((to - from) / 86400 / most);
+  const times = [];
+  for (let t = Math.ceil(from / step) * step; t <= to; t += step) times.push(t);
+  return times;
 }
 
 export class TripView {
   constructor() {
-    this.chart = new NormalityChart((i) => this.point(i));
+    this.chart = new TimeChart((i) => this.point(i));
     this.heading = make("h1", { tabindex: "-1" });
     this.why = make("ul", { class: "why" });
     this.numbers = make("p", { class: "soft numbers" });
@@ -54,7 +71,7 @@ export class TripView {
     );
   }
 
-  /** Show a trip; with the others of its question, if it is one of several. */
+  /** Shows a trip, with the others of its question if it is one of several. */
   show(trip, { others = [], title = null, late = false } = {}) {
     this.trip = trip;
     const from = moment(trip.start, trip.local);
@@ -73,8 +90,8 @@ export class TripView {
     const words = (Array.isArray(trip.words) ? trip.words : [trip.words]).filter(Boolean);
     const plain =
       {
-        normal: "Nothing speaks against this trip.",
-        open: "The trip is under way: reasons are given when it has ended.",
+        normal: "Nothing about this trip is unusual.",
+        open: "The trip is under way; its reasons appear when it has ended.",
       }[trip.decision] ?? "No single reason stands out.";
     if (inDoubt(trip)) words.unshift(DOUBT);
     this.why.replaceChildren(...(words.length ? words : [plain]).map((reason) => make("li", {}, sentence(reason))));
@@ -88,35 +105,19 @@ export class TripView {
 
   draw(others) {
     const { trip } = this;
-    const { places, usable, track } = trip;
-    const within = ({ start, end }) => usable.filter((i) => start <= track.time[i] && track.time[i] <= end);
-    const odd = trip.segments.map(within).filter((fixes) => fixes.length);
-    const around = (fixes) => (fixes.length > 1 ? fixes : [fixes[0], fixes[0]]).map((i) => places[i]);
-    const ends = usable.length
-      ? [point(places[usable[0]], { end: false }), point(places[usable.at(-1)], { end: true })]
-      : [];
-    const tracks = others.map((other) => other.usable.map((i) => other.places[i])).filter((way) => way.length > 1);
-    const own = [...usable.map((i) => places[i]), ...tracks.flat()];
-    const ways = (trip.ways?.features ?? []).filter((way) => way.geometry?.coordinates?.length > 1);
-    map.show(
-      {
-        ways,
-        others: tracks.map((way) => line(way)),
-        track: pieces(trip),
-        odd: odd.map((fixes) => line(around(fixes))),
-        expected: trip.expected ? [asFeature(trip.expected)] : [],
-        faults: places.map((place, i) => (place && track.fault[i] ? point(place) : null)).filter(Boolean),
-        ends,
-        numbers: odd.map((fixes, k) => point(places[fixes[fixes.length >> 1]], { number: String(k + 1) })),
-      },
-      {
-        fixes: places.map((place, i) => (track.fault[i] ? null : place)),
-        box: frameOf(own, ways),
-        onFix: (i) => this.point(i),
-      },
-    );
+    const own = [trip, ...others].flatMap(({ usable, places }) => usable.map((i) => places[i]));
+    map.show(layersOf(trip, others), {
+      fixes: trip.places.map((place, i) => (trip.fault[i] ? null : place)),
+      box: frameOf(own, trip.ways),
+      onFix: (i) => this.point(i),
+    });
     map.label(`Map of the trip. ${count(trip.segments.length, "segment")} not normal.`);
-    this.legend.replaceChildren(...legendOf(trip, { ways, tracks, odd }));
+    this.legend.replaceChildren(
+      make("li", {}, "odd", ramp(), "normal"),
+      ...legendOf(trip, others).map(([name, words]) =>
+        make("li", {}, make("span", { class: `key ${name}`, "aria-hidden": "true" }), words),
+      ),
+    );
   }
 
   list() {
@@ -143,11 +144,8 @@ export class TripView {
     );
   }
 
-  zoom({ start, end }) {
-    const { trip } = this;
-    const box = boxAround(
-      trip.usable.filter((i) => start <= trip.track.time[i] && trip.track.time[i] <= end).map((i) => trip.places[i]),
-    );
+  zoom(segment) {
+    const box = boxAround(placesOf(this.trip, segment));
     if (!box) return;
     map.moved = true;
     map.fit(box, true);
@@ -155,29 +153,10 @@ export class TripView {
   }
 
   point(i) {
-    const words = i === null ? HINT : this.wordsOf(i);
-    this.chart.pointFix(i, words);
-    map.pointFix(i);
-    this.readout.textContent = words;
-  }
-
-  wordsOf(i) {
-    const { trip } = this;
-    const { track } = trip;
-    const said = [`${clock(track.time[i], trip.ahead, true)} ${zoneName(trip.zone)}`];
-    if (track.fault[i]) return [...said, `left out as faulty: ${track.fault[i]}`].join(" · ");
-    if (track.n[i] === null) return [...said, "no score"].join(" · ");
-    const spread = track.high[i] === null ? "" : ` ± ${((track.high[i] - track.low[i]) / 4).toFixed(1)}`;
-    said.push(`normality ${signed(track.n[i], 1)}${spread}`);
-    const passed = track.passed?.[i];
-    if (passed !== undefined && passed !== null) said.push(`${passed} of ${trip.history} past trips came through here`);
-    const segment = trip.segments.findIndex(({ start, end }) => start <= track.time[i] && track.time[i] <= end);
-    if (segment >= 0) said.push(`in segment ${segment + 1}`);
-    return said.join(" · ");
-  }
-
-  leave() {
-    this.chart.destroy();
+    const words = i === null ? [] : wordsOf(this.trip, i);
+    this.chart.pointFix(i, words.join(", "));
+    map.pointFix(i, words.join("\n"));
+    this.readout.textContent = words.join(" · ") || HINT;
   }
 }
 
@@ -206,41 +185,26 @@ function numbersOf(trip) {
       : `${count(Math.round(trip.history), "past trip")} known`,
     trip.end === null ? null : `Lasted ${lasting(trip.end - trip.start)}`,
   ];
-  const lowest = Math.min(...trip.track.n.filter((n) => n !== null));
+  const lowest = Math.min(...trip.n.filter((n) => n !== null));
   if (trip.segments.length && trip.eps !== null && lowest > trip.eps) {
-    said.push("No single fix is under the threshold: what is marked is the worst of the trip");
+    said.push("No single fix is under the threshold; the map marks the worst part of the trip");
   }
   return said.filter(Boolean).map((words) => make("span", {}, words));
 }
 
-function legendOf(trip, { ways, tracks, odd }) {
+/** Returns the colours of normality as a small picture. */
+function ramp() {
   const stops = normalityStops();
-  const ramp = make("canvas", { width: 120, height: 8, class: "ramp", "aria-hidden": "true" });
-  const pen = ramp.getContext("2d");
+  const made = make("canvas", { width: 120, height: 8, class: "ramp", "aria-hidden": "true" });
+  const pen = made.getContext("2d");
   const paint = pen.createLinearGradient(0, 0, 120, 0);
   for (const [n, hex] of stops) paint.addColorStop((n - stops[0][0]) / (stops.at(-1)[0] - stops[0][0]), hex);
   pen.fillStyle = paint;
   pen.fillRect(0, 0, 120, 8);
-  const shown = [
-    ["way", "habitual ways", ways.length],
-    ["other", "the other trips", tracks.length],
-    ["odd", "not normal", odd.length],
-    ["expected", "expected way", trip.expected],
-    ["start", "start", true],
-    ["end", "end", true],
-    ["fault", "faulty fixes", trip.track.fault.some(Boolean)],
-  ];
-  return [
-    make("li", {}, "odd", ramp, "normal"),
-    ...shown
-      .filter(([, , there]) => there)
-      .map(([name, words]) => make("li", {}, make("span", { class: `key ${name}`, "aria-hidden": "true" }), words)),
-  ];
+  return made;
 }
 
-const asFeature = (shape) => (shape.type === "Feature" ? shape : { type: "Feature", properties: {}, geometry: shape });
-
-/** The track, and of the habitual ways what lies near it. */
+/** Returns the box around the track and the habitual ways near it. */
 function frameOf(own, ways) {
   const box = boxAround(own);
   if (!box) return boxAround(ways.flatMap((way) => way.geometry.coordinates));

@@ -1,4 +1,4 @@
-// Verdicts: given with one key, taken back as long as they have not taught.
+// Verdicts: one key gives a verdict; it can be undone until it teaches the model.
 
 import { ask, inPath } from "./api.js";
 import { make, say } from "./dom.js";
@@ -6,7 +6,7 @@ import { VERDICTS, left, moment } from "./words.js";
 
 export const KEYS = { n: "normal", a: "anomaly", u: "unsure" };
 
-/** What a verdict means, on its button. */
+/** What each verdict does, for its button. */
 const ALONE = {
   normal: ["Normal", "learn it"],
   anomaly: ["Anomaly", "never learn it"],
@@ -23,7 +23,7 @@ const MEANS = {
   },
 };
 
-/** Whether a verdict can be given on such an item: what was learned can only be said to be an anomaly. */
+/** Returns whether an item takes a verdict: a learned trip can only be called an anomaly. */
 export const may = (kind, verdict) => verdict in MEANS[kind];
 
 export function verdictButtons(kind, give) {
@@ -49,7 +49,7 @@ export function verdictButtons(kind, give) {
   );
 }
 
-/** Verdicts that can still be undone, newest last, and the strip that says for how long. */
+/** Verdicts that can still be undone, newest last, and the strip that shows for how long. */
 export class Pending {
   constructor(onUndone) {
     this.onUndone = onUndone;
@@ -92,7 +92,7 @@ export class Pending {
   }
 
   failed(error) {
-    this.trouble = `Not done. ${error.words ?? error}.`;
+    this.trouble = `The service did not take it. ${error.words ?? error}.`;
     say(this.trouble);
     this.render();
     this.trouble = null;

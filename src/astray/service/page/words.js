@@ -1,24 +1,17 @@
-// How numbers, times and states are said.
+// Puts numbers, times and states into words.
 
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 export const DECISIONS = { anomaly: "Anomaly", review: "For review", normal: "Normal", open: "Under way" };
-/** Whether a trip waits that was not flagged: neither that nor learned. */
+/** Returns whether a trip is in doubt: neither flagged nor learned. */
 export const inDoubt = (trip) => trip.state === "waiting" && trip.decision === "normal";
 export const decisionOf = (trip) => (inDoubt(trip) ? "In doubt" : (DECISIONS[trip.decision] ?? trip.decision));
 export const VERDICTS = { normal: "Normal", anomaly: "Anomaly", unsure: "Unsure" };
 
-/** A number with the sign that is as wide as a plus. */
-export function signed(value, digits = 1) {
-  if (value === null || value === undefined) return "–";
-  return value
-    .toFixed(digits)
-    .replace("-", "−")
-    .replace(/^−(0(\.0*)?)$/, "$1");
-}
+export { signed } from "./shared/canvas.js";
 
-/** With a capital letter at its beginning. */
+/** Capitalises the first letter. */
 export const sentence = (words) => (words ? words[0].toUpperCase() + words.slice(1) : "");
 
 export function count(n, what) {
@@ -26,7 +19,7 @@ export function count(n, what) {
   return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : plural}`;
 }
 
-/** A p-value in words. */
+/** Returns a p-value in words. */
 export function frequency(p) {
   if (p === null || p === undefined) return "no p-value: too few past trips";
   if (p <= 0.25)
@@ -38,9 +31,9 @@ export function percent(share, digits = 1) {
   return share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits).replace(/\.0+$/, "")} %`;
 }
 
-// ------------------------------------------------------------------ times: what clocks show where it happened
+// ------------------------------------------------------------------ times, on the local clock of the trip
 
-/** Seconds that local clocks are ahead of UTC, by the offset of an ISO text. */
+/** Returns the seconds that local clocks are ahead of UTC, from an ISO date-time. */
 export function ahead(local) {
   const found = /([+-])(\d\d):?(\d\d)$/.exec(local ?? "");
   return found ? (found[1] === "-" ? -1 : 1) * (3600 * Number(found[2]) + 60 * Number(found[3])) : 0;
@@ -48,14 +41,14 @@ export function ahead(local) {
 
 const shifted = (time, offset) => new Date((time + offset) * 1000);
 
-/** "08:12:30" on clocks that are so many seconds ahead of UTC. */
+/** Returns "08:12" or "08:12:30" for clocks that are `offset` seconds ahead of UTC. */
 export function clock(time, offset, seconds = false) {
   return shifted(time, offset)
     .toISOString()
     .slice(11, seconds ? 19 : 16);
 }
 
-/** "Fri 3 May, 08:12", with the year if it is another one. */
+/** Returns "Fri 3 May, 08:12", with the year if it is not the present one. */
 export function moment(time, local) {
   if (time === null || time === undefined) return "never";
   const at = shifted(time, ahead(local));
@@ -63,10 +56,10 @@ export function moment(time, local) {
   return `${DAYS[at.getUTCDay()]} ${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}${year}, ${at.toISOString().slice(11, 16)}`;
 }
 
-/** The name of a zone alone: "UTC+8, by longitude" is told as "UTC+8". */
+/** Returns the name of a zone: "UTC+8" for "UTC+8, by longitude". */
 export const zoneName = (zone) => (zone ?? "UTC").split(",")[0];
 
-/** How long: "40 s", "12 min", "3 h 5 min", "2 days". */
+/** Returns a duration: "40 s", "12 min", "3 h 5 min", "2 days". */
 export function lasting(seconds) {
   const s = Math.max(0, Math.round(seconds));
   if (s < 90) return `${s} s`;
@@ -83,7 +76,7 @@ export function ago(time) {
   return seconds < 10 ? "just now" : `${lasting(seconds)} ago`;
 }
 
-/** "9:58": what is left until a time. */
+/** Returns the time left until a moment: "9:58". */
 export function left(until) {
   const s = Math.max(0, Math.round(until - Date.now() / 1000));
   if (s >= 5400) return lasting(s);

@@ -1,1 +1,1 @@
-"""Review: flagged trips wait for a person; explanations, verdicts, what they teach, and what is erased."""
+"""Review: flagged trips wait for a person; explanations, verdicts, what they teach, refreshing and erasure."""

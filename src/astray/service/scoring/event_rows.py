@@ -11,7 +11,7 @@ import msgspec
 
 from astray.core.errors import DataError
 from astray.core.trip_ids import TripId
-from astray.explain.segment_words import ASPECTS
+from astray.explain.segment_phrases import ASPECTS
 from astray.runtime.live_scores import TripScore
 from astray.service.store import Connection
 

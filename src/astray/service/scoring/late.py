@@ -10,7 +10,7 @@ from astray.core.trips import Cutter, TripRules
 from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip
 from astray.service.batches import FeedFix
-from astray.service.review.teaching import note_taught
+from astray.service.review.teach import note_taught
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer
 from astray.service.scoring.tracking import Tracked

@@ -26,9 +26,9 @@ from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
 from astray.service import preferences as prefs
-from astray.service.alerts.messages import tell, tell_change
+from astray.service.alerts.notifications import tell, tell_change
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
-from astray.service.review.queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
+from astray.service.review.review_queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
 from astray.service.scoring.event_rows import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection

@@ -1,1 +1,1 @@
-"""The web: the application, its API, the files of the page, and what is pushed to open pages."""
+"""The web: the application, its API, the files of the page, and the events that open pages receive."""

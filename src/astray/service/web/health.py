@@ -1,4 +1,4 @@
-"""How the service does: promised against observed false alarms, drift, feeds, what was refused, queues; metrics."""
+"""Reports how the service is doing: promised and observed false alarms, drift, feeds, refused rows, queues; metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from astray import __version__
 from astray.core.text import number_of
 from astray.service import preferences
-from astray.service.alerts.outbox import standing
+from astray.service.alerts.outbox import outbox_state
 from astray.service.store import Connection
 from astray.service.web.queries import among, zone_of
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-FEEDS = 200  # that are listed, those that were silent longest last
-BUSY = 0.5  # share of the queue above which a warning is given
-ENOUGH = 20  # normal trips before a rate is said to be observed
+FEEDS = 200  # listed feeds, longest silent last
+BUSY = 0.5  # share of the queue above which the page warns
+ENOUGH = 20  # normal trips before a rate counts as observed
 
 
 def health(connection: Connection, service: Service, now: float, only: Sequence[str] | None = None) -> Json:
-    """All of it, as the page shows it; of the agents that the asker may know of."""
+    """Returns the whole report for the page, about the agents that the client may know of."""
     where, values = among("agent", only)
     warnings = [f"the store refuses: {service.failed}"] if service.failed else []
     if service.waiting > BUSY * service.room:
         warnings.append("fixes come faster than they can be scored")
-    outbox = standing(connection, where, values)
+    outbox = outbox_state(connection, where, values)
     if outbox["failing"]:
         warnings.append("some alerts could not be delivered yet")
     if outbox["given_up"]:
@@ -39,14 +39,8 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
     drift = connection.rows(
         f"SELECT agent, drift FROM agents WHERE drift IS NOT NULL AND {where} ORDER BY agent", values
     )
-    refused = (
-        []
-        if only is not None
-        else [
-            {"reason": reason, "count": int(count), "last": last}
-            for reason, (count, last) in sorted(service.scorer.refused.items())
-        ]
-    )
+    counted = sorted(service.scorer.refused.items()) if only is None else []
+    refused = [{"reason": reason, "count": int(count), "last": last} for reason, (count, last) in counted]
     return {
         "status": "warning" if warnings else "ok",
         "version": __version__,
@@ -64,7 +58,7 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
 
 
 def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> Json:
-    """What was promised, and what came of it: flagged trips that people said were normal, among all normal trips."""
+    """Compares the promised rate with the observed one: the share of normal trips that the service flagged."""
     promised = preferences.load(connection).false_alarm_rate
     count = f"SELECT count(*) FROM trips WHERE {where} AND history >= 5 AND decision"
     never, flagged = (connection.value(f"{count} {what}", values) for what in ("= 'normal'", "<> 'normal'"))
@@ -98,7 +92,7 @@ def _feeds(connection: Connection, where: str, values: Sequence[Any], now: float
 
 
 def metrics(connection: Connection, service: Service) -> str:
-    """The figures that Prometheus collects; no names and no places are among them."""
+    """Returns the figures for Prometheus; they hold no names and no places."""
     counts = {
         name: connection.value(f"SELECT count(*) FROM {what}")
         for name, what in (

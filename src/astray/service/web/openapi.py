@@ -1,97 +1,103 @@
-"""The description of the API in the format of OpenAPI, from the declarations of its operations."""
+"""Describes the API as an OpenAPI document, from the declarations of its operations."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
+
+import msgspec
 
 from astray import __version__
 from astray.service.feeds import FORMATS
+from astray.service.responses import JSON
 from astray.service.web.operations import OPERATIONS, Operation
 
 Json = dict[str, Any]
 
-ERROR: Json = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["reason", "remedy"],
-            "properties": {"reason": {"type": "string"}, "remedy": {"type": "string"}, "field": {"type": "string"}},
-        }
-    },
-}
+REFERENCE = "#/components/schemas/{name}"
 REFUSALS = {
     "400": "The request is broken.",
-    "401": "A token is needed.",
-    "403": "The token does not allow it.",
+    "401": "The request needs a token.",
+    "403": "The token does not allow this.",
     "404": "There is nothing of that name.",
-    "405": "Not with this method.",
-    "408": "It took too long.",
-    "409": "It has taught already.",
-    "413": "It is too large.",
-    "421": "Asked by a name that is not the service's.",
-    "422": "Something in it cannot be used.",
-    "429": "Too much at once; Retry-After says when to try again.",
+    "405": "The address does not take this method.",
+    "408": "The request took too long.",
+    "409": "The verdict has taught already.",
+    "413": "The request is too large.",
+    "421": "The service does not go by this host name.",
+    "422": "Something in the request cannot be used.",
+    "429": "Too many requests; Retry-After says when to try again.",
     "503": "The store refuses at present; Retry-After says when to try again.",
 }
 
 
-def description() -> Json:
-    """The whole description."""
+class Reason(msgspec.Struct):
+    """Why a request was refused."""
+
+    reason: str
+    remedy: str
+    field: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Error(msgspec.Struct):
+    """The body of every refusal."""
+
+    error: Reason
+
+
+@cache
+def description() -> bytes:
+    """Returns the whole document as JSON."""
+    kinds = [kind for op in OPERATIONS for kind in (op.query, op.body) if kind is not None]
+    _, schemas = msgspec.json.schema_components([*kinds, Error], ref_template=REFERENCE)
     paths: dict[str, Json] = {}
     for op in OPERATIONS:
-        paths.setdefault(re.sub(r":path\}", "}", op.path), {})[op.method.lower()] = _described(op)
+        paths.setdefault(op.path.replace(":path}", "}"), {})[op.method.lower()] = _described(op, schemas)
     for name, form in FORMATS.items():
         for path in form.paths:
             if "{" not in path:
                 paths[path] = {method.lower(): _feed(name, method) for method in form.methods}
-    for path, says in (("/healthz", "Whether the service answers."), ("/metrics", "Figures for Prometheus.")):
-        paths[path] = {"get": {"summary": says, "responses": _responses("text/plain")}}
-    return {
+    queries = {op.query.__name__ for op in OPERATIONS if op.query is not None}
+    document = {
         "openapi": "3.1.0",
         "info": {"title": "astray serve", "version": __version__, "summary": "Is this behaviour still normal?"},
         "paths": paths,
         "components": {
-            "schemas": {"Error": ERROR},
+            "schemas": {name: schema for name, schema in schemas.items() if name not in queries},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
     }
+    return msgspec.json.encode(document)
 
 
-def _described(op: Operation) -> Json:
-    named = re.findall(r"\{(\w+)(?::path)?\}", op.path)
+def _described(op: Operation, schemas: Json) -> Json:
     parameters: list[Json] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)(?::path)?\}", op.path)
     ]
-    for name, p in op.query.items():
-        schema: Json = {"type": p.kind}
-        schema |= {} if p.low is None else {"minimum": p.low}
-        schema |= {} if p.high is None else {"maximum": p.high}
-        schema |= {} if p.default is None else {"default": p.default}
-        parameters.append({"name": name, "in": "query", "description": p.says, "schema": schema})
-    found: Json = {"summary": op.says, "operationId": op.handler.__name__, "responses": _responses(op.answers)}
+    fields = schemas[op.query.__name__]["properties"] if op.query is not None else {}
+    parameters += [{"name": name, "in": "query", "schema": schema} for name, schema in fields.items()]
+    found: Json = {"summary": op.summary, "operationId": op.handler.__name__, "responses": _responses(op.answers)}
     found |= {"parameters": parameters} if parameters else {}
-    if op.body is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": op.body}}}
-    return found
+    return found | ({} if op.body is None else _body({"$ref": REFERENCE.format(name=op.body.__name__)}))
 
 
 def _feed(name: str, method: str) -> Json:
-    found: Json = {
-        "summary": f"Fixes in the format {name}; docs/how-to/feeds.md says how to set up what sends them.",
+    return {
+        "summary": f"Takes fixes in the format {name}; docs/how-to/feeds.md says how to set up the sender.",
         "operationId": f"{name}_{method.lower()}",
-        "responses": _responses("application/json"),
-    }
-    if method == "POST":
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": {}}}}
-    return found
+        "responses": _responses(JSON),
+    } | (_body({}) if method == "POST" else {})
+
+
+def _body(schema: Json) -> Json:
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
 
 
 def _responses(kind: str) -> Json:
-    refused = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    refused = {JSON: {"schema": {"$ref": REFERENCE.format(name="Error")}}}
     return {
         "200": {"description": "Done.", "content": {kind: {"schema": {}}}},
         **{status: {"description": says, "content": refused} for status, says in REFUSALS.items()},

@@ -1,14 +1,22 @@
-"""Operations of the API: each is declared once, and its route, its checks and its description derive from that."""
+"""Declares the operations of the API: routing, validation and description derive from one annotated function each.
+
+Starlette routes; msgspec checks queries and bodies against Structs and writes their JSON schemas, from which
+:mod:`astray.service.web.openapi` builds the document. Both are needed for the feeds anyway, so the API adds no
+dependency. FastAPI and spectree would add pydantic (a second validator beside msgspec) and their own form of 422, which
+would have to be turned back into reason and remedy; apispec and Starlette's SchemaGenerator only assemble schemas that
+somebody writes by hand.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -18,182 +26,184 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from astray.core.errors import AstrayError, spelled
-from astray.core.text import UNWRITABLE, harmless
+from astray.core.text import UNWRITABLE
 from astray.service.access.tokens import EVERYBODY, Identity
 from astray.service.preferences import PreferencesError
-from astray.service.review.queue import TaughtError
+from astray.service.responses import JSON, Refusal
+from astray.service.review.review_queue import TaughtError
 from astray.service.scoring.scorer import Scorer
 from astray.service.service import Service
 from astray.service.store import StoreError
-from astray.service.web.readers import Readers
+from astray.service.web.read_pool import ReadPool
 
 log = logging.getLogger("astray.serve")
 
 T = TypeVar("T")
 Json = dict[str, Any]
+Handler = Callable[..., Awaitable[Any]]
+
+NOT_FOUND = "there is nothing of that name"
+UNDERSTOOD = "send what /openapi.json describes"
 
 
-class Refusal(Exception):
-    """What a request is answered that cannot be served."""
+class Backend(NamedTuple):
+    """What the handlers work with."""
 
-    def __init__(self, status: int, reason: str, remedy: str = "", **more: Any) -> None:
-        super().__init__(reason)
-        self.status, self.body = status, {"error": {"reason": harmless(reason), "remedy": remedy, **more}}
-
-
-NOT_THERE = "there is nothing of that name"
-
-
-class Parameter(NamedTuple):
-    """A parameter of a query."""
-
-    kind: str  # string, integer or number
-    says: str
-    default: Any = None
-    low: float | None = None
-    high: float | None = None
-
-    def read(self, name: str, text: str | None) -> Any:
-        """The value that a query gives, checked."""
-        if text is None:
-            return self.default
-        if self.kind == "string":
-            if UNWRITABLE.search(text):
-                raise Refusal(422, f"{name} holds characters that cannot be shown", "leave them out")
-            return text
-        try:
-            value: float = int(text) if self.kind == "integer" else float(text)
-        except ValueError:
-            raise Refusal(422, f"{name} is not {_article(self.kind)}", f"give {_article(self.kind)}") from None
-        if not math.isfinite(value) or value < (self.low or -1e15) or value > (self.high or 1e15):
-            raise Refusal(422, f"{name} is out of range", f"give {self.low or 0:g} to {self.high or 1e15:g}")
-        return value
-
-
-def _article(kind: str) -> str:
-    return "a whole number" if kind == "integer" else f"a {kind}"
+    service: Service
+    readers: ReadPool
+    folder: Path  # where files that the settings name are looked for
 
 
 class Ask:
-    """One request of the API: its parts, checked, and ways to answer it."""
+    """One request of the API, and ways to answer it."""
 
-    def __init__(self, request: Request, service: Service, readers: Readers, given: Mapping[str, Any]) -> None:
-        self.request, self.service, self.given = request, service, given
-        self._readers = readers
+    def __init__(self, request: Request, backend: Backend) -> None:
+        self.request, self.service, self.folder = request, backend.service, backend.folder
+        self._readers = backend.readers
         self.identity: Identity = request.scope.get("state", {}).get("identity", EVERYBODY)
 
     @property
     def only(self) -> tuple[str, ...] | None:
-        """The agents that the asker may know of; None for all."""
+        """The agents that the client may know of; None for all."""
         return self.identity.scope.agents
 
     def path(self, name: str) -> str:
-        """A part of the path."""
+        """Returns a part of the path."""
         found = str(self.request.path_params[name])
         if UNWRITABLE.search(unquote(found)):
-            raise Refusal(404, NOT_THERE)
+            raise Refusal(404, NOT_FOUND)
         return found
 
     def about(self, agent: str, right: str = "read") -> str:
-        """An agent that the asker may know of; for others it does not exist."""
+        """Returns the agent if the client may know of it; otherwise answers as if it did not exist."""
         if not self.identity.may(right, agent):
-            raise Refusal(404, NOT_THERE)
+            raise Refusal(404, NOT_FOUND)
         return agent
 
+    def about_everybody(self) -> None:
+        """Refuses tokens that are for some agents only."""
+        if not self.identity.of_all:
+            raise Refusal(403, "this token is for some agents only", "use a token for all agents")
+
     async def read(self, look: Callable[..., T], *values: Any, **named: Any) -> T:
-        """What a function finds with a connection that only reads."""
+        """Calls a function with a connection that only reads, in another thread."""
         return await run_in_threadpool(self._readers.use, look, *values, **named)
 
     async def do(self, work: Callable[[Scorer], T]) -> T:
-        """Have something changed by the scoring thread."""
+        """Has the scoring thread change something, in one transaction."""
         future: Future[T] = self.service.do(work)
         return await asyncio.wrap_future(future)
-
-    async def json(self, kind: type[T]) -> T:
-        """The body of the request."""
-        try:
-            return msgspec.json.decode(await self.request.body(), type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Refusal(422, f"the body is not understood ({error})", "send JSON as the description says") from None
-
-
-Handler = Callable[[Ask], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: what it is called, what it takes, and who may ask for it."""
+    """One operation of the API."""
 
     method: str
     path: str
-    says: str
     handler: Handler
-    right: str = "read"
-    query: Mapping[str, Parameter] = field(default_factory=dict)
-    body: Json | None = None  # a JSON schema
-    answers: str = "application/json"
+    right: str  # that the client's token must have; empty: none
+    query: type[msgspec.Struct] | None
+    body: type[msgspec.Struct] | None
+    answers: str  # the media type of the answer
+
+    @property
+    def summary(self) -> str:
+        """What the operation does: the first line of its handler's docstring."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[0]
 
 
 OPERATIONS: list[Operation] = []
 
 
-def operation(method: str, path: str, says: str, **more: Any) -> Callable[[Handler], Handler]:
-    """Declare an operation."""
+def operation(method: str, path: str, *, answers: str = JSON, right: str | None = None) -> Callable[[Handler], Handler]:
+    """Declares a function as an operation.
+
+    The function takes an :class:`Ask` and, if it has parameters of these names, ``query`` and ``body``: their
+    annotations are the Structs that a request's query and body are checked against. A request needs the right to read
+    (GET) or to write (all other methods), unless ``right`` names another one or none.
+    """
 
     def declare(handler: Handler) -> Handler:
-        OPERATIONS.append(Operation(method, path, says, handler, **more))
+        types = get_type_hints(handler, include_extras=True)
+        needed = ("read" if method == "GET" else "write") if right is None else right
+        OPERATIONS.append(Operation(method, path, handler, needed, types.get("query"), types.get("body"), answers))
         return handler
 
     return declare
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A value as JSON."""
-    fixed = {"cache-control": "no-store", **(headers or {})}
-    return Response(msgspec.json.encode(value), status, fixed, media_type="application/json")
+def routes(backend: Backend) -> list[Route]:
+    """Returns the routes of all operations."""
+    return [Route(op.path, _endpoint(op, backend), methods=[op.method]) for op in OPERATIONS]
 
 
-def routes(service: Service, readers: Readers) -> list[Route]:
-    """The routes of all operations."""
-    return [Route(op.path, _endpoint(op, service, readers), methods=[op.method]) for op in OPERATIONS]
-
-
-def _endpoint(op: Operation, service: Service, readers: Readers) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(op: Operation, backend: Backend) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
-            given = {name: parameter.read(name, request.query_params.get(name)) for name, parameter in op.query.items()}
-            ask = Ask(request, service, readers, given)
-            if not ask.identity.may(op.right):
-                raise Refusal(403, f"this token may not {op.right}", "use another one")
-            found = await op.handler(ask)
-            return found if isinstance(found, Response) else answer(found)
+            ask = Ask(request, backend)
+            if op.right and not ask.identity.may(op.right):
+                raise Refusal(403, f"this token may not {op.right}", "use another token")
+            parts: Json = {}
+            if op.query is not None:
+                parts["query"] = checked_query(request.query_params, op.query)
+            if op.body is not None:
+                parts["body"] = _checked_body(await request.body(), op.body)
+            found = await op.handler(ask, **parts)
+            return found if isinstance(found, Response) else json_response(found)
         except (Refusal, AstrayError, LookupError, ClientDisconnect) as error:
             return refused(error)
 
     return respond
 
 
+def checked_query(given: Mapping[str, str], kind: type[T]) -> T:
+    """Returns the fields of a query as a Struct.
+
+    >>> class Page(msgspec.Struct):
+    ...     limit: int = 100
+    >>> checked_query({"limit": "7"}, Page)
+    Page(limit=7)
+    """
+    for name, text in given.items():
+        if UNWRITABLE.search(text):
+            raise Refusal(422, f"{name} holds characters that cannot be shown", "leave them out", field=name)
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, field = str(error).partition(" - at `$.")
+        raise Refusal(422, f"{field.rstrip('`')}: {reason}", UNDERSTOOD, field=field.rstrip("`")) from None
+
+
+def _checked_body(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason, _, field = str(error).partition(" - at `$")
+        field = field.rstrip("`").lstrip(".")
+        raise Refusal(422, f"the body is not understood ({reason})", UNDERSTOOD, field=field) from None
+
+
+def json_response(value: Any) -> Response:
+    """Returns a response that holds a value as JSON."""
+    return Response(msgspec.json.encode(value), headers={"cache-control": "no-store"}, media_type=JSON)
+
+
 def refused(error: Exception) -> Response:
-    """The answer to a request that cannot be served."""
+    """Returns the response to a request that cannot be served."""
     if isinstance(error, Refusal):
-        return answer(error.body, error.status)
-    if isinstance(error, PreferencesError):
-        return answer(_told(error, field=error.field), 422)
-    if isinstance(error, TaughtError):
-        return answer(_told(error), 409)
+        return Response(error.answer.body, error.answer.status, error.answer.headers)
     if isinstance(error, StoreError):
         log.error("%s", error)
-        return answer(_told(error), 503, {"retry-after": "5"})
+        return refused(_refusal(503, error, headers={"retry-after": "5"}))
+    if isinstance(error, PreferencesError):
+        return refused(_refusal(422, error, field=error.field))
     if isinstance(error, AstrayError):
-        return answer(_told(error), 422)
+        return refused(_refusal(409 if isinstance(error, TaughtError) else 422, error))
     if isinstance(error, ClientDisconnect):
-        return answer(_error("the request ended too early", ""), 400)
-    return answer(_error(NOT_THERE, ""), 404)
+        return refused(Refusal(400, "the request ended too early", "send the whole request"))
+    return refused(Refusal(404, NOT_FOUND))
 
 
-def _told(error: AstrayError, **more: Any) -> Json:
-    return _error(error.reason, spelled(error.remedy), **more)
-
-
-def _error(reason: str, remedy: str, **more: Any) -> Json:
-    return {"error": {"reason": harmless(reason), "remedy": remedy, **more}}
+def _refusal(status: int, error: AstrayError, **more: Any) -> Refusal:
+    return Refusal(status, error.reason, spelled(error.remedy), **more)

@@ -1,4 +1,4 @@
-"""What the pages ask, as plain values for JSON: agents, ways, trips, the review queue, alerts. Only reads."""
+"""Reads what the pages show, as plain values for JSON: agents, ways, trips, the review queue, alerts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 
 from astray.core.trip_ids import TripId
 from astray.core.zones import UTC_ZONE, Zone
-from astray.service.review.explaining import unpacked
-from astray.service.review.queue import DOUBT, QUESTION
+from astray.service.review.explainer import unpacked
+from astray.service.review.review_queue import DOUBT, QUESTION
 from astray.service.scoring.event_rows import Alert, finite, trip_name, trip_of
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 
 Json = dict[str, Any]
 
-LEARNING = 5  # past trips below which an agent is being learned
-SILENT = 1200.0  # seconds without a fix after which an agent that was under way is silent
-IN_DOUBT = "not flagged, but not learned: too many were flagged lately"
-WAYS, WAY_POINTS = 30, 60  # habitual ways that are shown, and points of each
+LEARNING = 5  # past trips below which the service is still learning an agent
+SILENT = 1200.0  # seconds without a fix after which a moving agent is silent
+IN_DOUBT = "not flagged, but not learned: too many trips were flagged lately"
+WAYS, WAY_POINTS = 30, 60  # habitual ways, and points of each
 AGENT = "agent, time, lat, lon, arrived, trip, normality, alert, trips, zone, paused_until"
 
 
 def zone_of(text: str) -> Zone:
-    """A zone by the name that the store has."""
+    """Returns the time zone of a name in the store."""
     return Zone.of(text) if text else UTC_ZONE
 
 
@@ -40,11 +40,11 @@ def _state(trip: str | None, alert: str | None, past: int, arrived: float, now: 
 
 
 def agent_of(tracked: Tracked, now: float) -> Json:
-    """An agent as the list of agents has it, from memory."""
+    """Returns an agent as the list of agents shows it, from memory."""
     t = tracked
     row = (t.agent, t.newest, *t.place, t.arrived, t.open_trip, finite(t.normality), t.alert, t.past, str(t.zone), None)
     found = _agent(row, now)
-    del found["paused_until"]  # which is in the store alone
+    del found["paused_until"]  # only the store knows it
     return found
 
 
@@ -67,7 +67,7 @@ def _agent(row: Sequence[Any], now: float) -> Json:
 
 
 def among(column: str, only: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
-    """A condition that lets only some agents through, and its values; None: all.
+    """Returns an SQL condition for some agents, and its values; None: all agents.
 
     >>> among("agent", None), among("agent", ["ana", "bob"])
     (('true', ()), ('agent IN (?, ?)', ('ana', 'bob')))
@@ -85,9 +85,9 @@ def agents(
     offset: int = 0,
     only: Sequence[str] | None = None,
 ) -> Json:
-    """The agents whose names have something in them, by name."""
+    """Lists the agents whose names contain a text, by name."""
     where, values = among("agent", only)
-    # Without it the name is another one: so nothing in it is special, as it would be in a pattern.
+    # Compares the name with and without the text: in a pattern some characters would be special.
     if query:
         where, values = f"{where} AND replace(lower(agent), ?, '') <> lower(agent)", (*values, query.lower())
     asked = f"SELECT {AGENT} FROM agents WHERE {where} ORDER BY agent LIMIT ? OFFSET ?"
@@ -127,7 +127,7 @@ def _trip(row: Sequence[Any], zone: str) -> Json:
 
 
 def trips(connection: Connection, agent: str, limit: int = 50, before: float | None = None) -> Json:
-    """The trips of an agent, the newest first."""
+    """Lists the trips of an agent, newest first."""
     rows = connection.rows(
         f"SELECT {_TRIP}, a.zone FROM trips t JOIN agents a ON a.agent = t.agent WHERE t.agent = ? AND t.started < ? "
         "ORDER BY t.started DESC LIMIT ?",
@@ -137,7 +137,7 @@ def trips(connection: Connection, agent: str, limit: int = 50, before: float | N
 
 
 def trip(connection: Connection, name: str, explanation: Json | None = None) -> Json | None:
-    """A trip with its track and, where there is one, its explanation; None if there is no such trip."""
+    """Returns a trip with its track and its explanation, if there is one; None if there is no such trip."""
     agent, trajectory = trip_of(name)
     row = connection.row(
         f"SELECT {_TRIP}, a.zone FROM trips t JOIN agents a ON a.agent = t.agent WHERE t.agent = ? AND t.trip = ?",
@@ -154,7 +154,7 @@ def trip(connection: Connection, name: str, explanation: Json | None = None) -> 
         "leave": None,
         "history": row[12],
         "segments": [],
-        "ways": ways_none(),
+        "ways": no_ways(),
         "expected": None,
     } | told
     found["words"] = told.get("words") or ([one_line] if one_line else [])
@@ -164,8 +164,8 @@ def trip(connection: Connection, name: str, explanation: Json | None = None) -> 
     return found
 
 
-def ways_none() -> Json:
-    """No ways."""
+def no_ways() -> Json:
+    """Returns an empty collection."""
     return {"type": "FeatureCollection", "features": []}
 
 
@@ -188,7 +188,7 @@ def _verdict(connection: Connection, item: str, zone: Zone) -> Json | None:
 
 
 def open_trip(connection: Connection, name: str, now: float) -> Json | None:
-    """The trip under way of that name, as far as it has come; None if there is none."""
+    """Returns the open trip of a name, so far; None if there is none."""
     agent, trajectory = trip_of(name)
     row = connection.row(f"SELECT {AGENT} FROM agents WHERE agent = ? AND trip = ?", (agent, trajectory))
     if row is None:
@@ -203,13 +203,13 @@ def open_trip(connection: Connection, name: str, now: float) -> Json | None:
         **{"id": name, "agent": agent, "open": True, "start": start, "end": entry["time"], "zone": entry["zone"]},
         **{"local": zone_of(entry["zone"]).iso(start), "score": entry["normality"], "p_value": None},
         **{"uncertainty": None, "decision": "open", "aspect": "", "words": [], "eps": None, "leave": None},
-        **{"track": track, "segments": [], "ways": ways_none(), "expected": None, "verdict": None},
+        **{"track": track, "segments": [], "ways": no_ways(), "expected": None, "verdict": None},
         **{"history": entry["trips"], "late": False, "minutes": round((entry["time"] - start) / 60.0, 1)},
     }
 
 
 def ways(connection: Connection, agent: str) -> Json:
-    """The habitual ways of an agent: its last normal trips, thinned; ways that are alike are counted together."""
+    """Returns the habitual ways of an agent: its last normal trips, thinned; similar ways are counted together."""
     asked = "SELECT started, ended FROM trips WHERE agent = ? AND state = 'learned' ORDER BY started DESC LIMIT ?"
     lines: dict[tuple[tuple[float, float], ...], Json] = {}
     for start, end in connection.rows(asked, (agent, WAYS)):
@@ -219,7 +219,7 @@ def ways(connection: Connection, agent: str) -> Json:
             continue
         rows = np.unique(np.linspace(0, len(points) - 1, min(len(points), WAY_POINTS)).astype(int)).tolist()
         line = [[round(points[i][0], 5), round(points[i][1], 5)] for i in rows]
-        # About the same beginning, middle and end: to a hundredth of a degree, a kilometre or so.
+        # Similar: the same start, middle and end to a hundredth of a degree, about a kilometre.
         like = tuple((round(line[i][0], 2), round(line[i][1], 2)) for i in (0, len(line) // 2, -1))
         if like in lines:
             lines[like]["properties"]["trips"] += 1
@@ -235,7 +235,7 @@ _REVIEW = "SELECT r.item, r.kind, r.agent, r.trips, r.opened, a.zone FROM review
 
 
 def review(connection: Connection, limit: int = 100, only: Sequence[str] | None = None) -> Json:
-    """What waits for a verdict, worst first and trips in doubt last, and the verdicts that can still be undone."""
+    """Lists what waits for a verdict, worst first and trips in doubt last, and verdicts that can be undone."""
     where, values = among("r.agent", only)
     asked = f"{_REVIEW} WHERE r.verdict IS NULL AND {where} "
     asked += "ORDER BY r.kind = ?, r.score IS NULL, r.score, r.item LIMIT ?"
@@ -259,7 +259,7 @@ def _worst(item: Json) -> tuple[bool, float, str]:
 
 
 def review_item(connection: Connection, item: str, decided: bool = False) -> Json | None:
-    """One item of the queue; None if it is not in it. ``decided``: also one on which there is a verdict."""
+    """Returns one item of the queue; None if it is not there. ``decided`` includes items with a verdict."""
     only = "" if decided else " AND r.verdict IS NULL"
     row = connection.row(f"{_REVIEW} WHERE r.item = ?{only}", (item,))
     return None if row is None else _item(connection, row)
@@ -297,7 +297,7 @@ def _alert_of(row: Sequence[Any]) -> Json:
 
 
 def alert(connection: Connection, name: str) -> Json | None:
-    """One alert; None if there is no such."""
+    """Returns an alert; None if there is no such alert."""
     row = connection.row(f"{_ALERT} WHERE al.id = ?", (name,))
     return None if row is None else _alert_of(row)
 
@@ -305,7 +305,7 @@ def alert(connection: Connection, name: str) -> Json | None:
 def alerts(
     connection: Connection, *, only_open: bool = False, limit: int = 100, only: Sequence[str] | None = None
 ) -> Json:
-    """The alerts, the newest first."""
+    """Lists alerts, newest first."""
     where, values = among("al.agent", only)
     where += " AND al.closed IS NULL" if only_open else ""
     rows = connection.rows(f"{_ALERT} WHERE {where} ORDER BY al.opened DESC, al.id LIMIT ?", (*values, limit))

@@ -1,0 +1,138 @@
+"""Says what is unfamiliar about a segment of a trip, with the counts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.text import number_of
+from astray.explain.trip_phrases import is_place
+from astray.features.encoders import FamiliarityEncoder
+from astray.features.familiarity import Habit, keys_of
+from astray.features.steps import Steps
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+ASPECTS = {  # what a low aspect of the reward means
+    "place": "out of place",
+    "route": "unusual way",
+    "manner": "unusual speed or stop",
+    "time": "unusual time",
+}
+
+MANNERS = {  # the conditions of a habit beside the place, in words
+    "heading": "in this direction",
+    "speed": "at such a speed",
+    "hours": "at this hour",
+    "weekend": "on such a day",
+    "origin": "from this start",
+    "trail": "having come this way",
+}
+
+ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": ("hours", "weekend")}
+"""The conditions that each aspect of the reward is about."""
+
+SOME = 3  # trips, at least, of which a share is meaningful
+
+
+def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
+    """Returns the name of the aspect in which some steps lost most normality.
+
+    >>> worst_aspect(("place", "time"), np.array([0, 0, 1]), np.array([-0.5, -0.5, -3.0]))
+    'time'
+    """
+    lost = np.bincount(which, np.maximum(-normality, 1e-9), len(aspects))
+    return str(aspects[int(lost.argmax())])
+
+
+def familiar_counts(
+    steps: Steps, encoder: FamiliarityEncoder, number: int, habits: Sequence[Habit] | None = None
+) -> Floats:
+    """Counts the past trips that share each habit with each step: (steps, habits).
+
+    ``number`` is the trip's number in the memory, so that it does not count itself; -1 if the memory does not hold it.
+    """
+    keys = keys_of(steps, encoder.habits if habits is None else habits, encoder.frame)
+    without = np.full((len(steps), 1, 1), number)
+    return np.asarray(encoder.memory.counts(keys, without).mean(axis=2), np.float64)
+
+
+def passed_here(steps: Steps, encoder: FamiliarityEncoder, number: int) -> Floats:
+    """Counts the past trips that came through the place of each step; empty if no habit is about places."""
+    place = min((h for h in encoder.habits if is_place(h)), key=lambda h: h.cell or np.inf, default=None)
+    return np.zeros(0) if place is None else familiar_counts(steps, encoder, number, [place])[:, 0]
+
+
+def counts_in_words(
+    counts: Array, encoder: FamiliarityEncoder, number: int, aspect: str = ""
+) -> tuple[str, dict[str, float]]:
+    """Puts the :func:`familiar_counts` of a segment into words; returns them with the medians behind them.
+
+    Counts that support the segment's unusual ``aspect`` stand first.
+    """
+    typical = np.median(counts, axis=0)
+    history = len(encoder.memory) - int(number >= 0)
+    by_name = {h.name: float(c) for h, c in zip(encoder.habits, typical, strict=True)}
+    places = sorted((h.cell, c) for h, c in zip(encoder.habits, typical, strict=True) if h.cell and is_place(h))
+    if not places:
+        return f"{number_of(history, 'past trip')} to compare with", by_name
+    said = [f"{places[0][1]:.0f} of {number_of(history, 'past trip')} came through this {_area(places[0][0])}"]
+    # Prefer the next larger place with more trips; otherwise a middle-sized one.
+    wider = [p for p in places[1:] if round(p[1]) > round(places[0][1])] or places[len(places) // 2 : -1] or places[1:]
+    if round(places[0][1]) < history:
+        said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
+    there, manners = ", ".join(said), _manners(encoder.habits, typical, places, history)
+    # What supports the aspect; nothing for places, since all counts are about places.
+    evidence = min((m for m in manners if set(m.asks) <= set(ASKED.get(aspect, ()))), default=None)
+    rare: list[Manner] = []
+    # Shortest first; a longer phrase must not repeat a shorter one.
+    for manner in sorted(manners, key=lambda m: (len(m.asks), round(m.share, 1), list(MANNERS).index(m.asks[0]))):
+        if manner.is_rare and not any(set(before.asks) <= set(manner.asks) for before in rare):
+            rare.append(manner)
+    if evidence is None:
+        return "; ".join(filter(None, [there, " and ".join(m.words for m in rare[:2])])), by_name
+    others = [m.words for m in rare[:2] if m.words != evidence.words]
+    return "; ".join([evidence.words, there, *others[:1]]), by_name
+
+
+class Manner(NamedTuple):
+    """How many of the past trips through a place had some manner; orders by rarity."""
+
+    share: float
+    n: int
+    words: str
+    asks: tuple[str, ...]  # the conditions of the habit beside the place
+    is_rare: bool  # whether few of enough trips had it
+
+
+def _manners(
+    habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int
+) -> list[Manner]:
+    found = []
+    for habit, count in zip(habits, counts.tolist(), strict=True):
+        asks = tuple(name for name in MANNERS if getattr(habit, name) not in (None, False))
+        if habit.cell is None or not asks:
+            continue
+        here = next((c for cell, c in places if cell >= habit.cell), 0.0)
+        how = " ".join(MANNERS[name] for name in asks)
+        words = f"{count:.0f} of the {here:.0f} trips around here went {how}"
+        if here < SOME:
+            words = f"{count:.0f} of {number_of(history, 'past trip')} came by {how}"
+        found.append(Manner(count / max(here, 1.0), len(asks), words, asks, here >= SOME and count <= 0.15 * here))
+    return found
+
+
+def _area(cell: float) -> str:
+    sizes = ((200, "street"), (800, "block"), (2500, "neighbourhood"), (8000, "district"))
+    return next((name for size, name in sizes if cell <= size), "region")
+
+
+def motion_words(steps: Steps) -> str:
+    """Describes a segment for a model without a memory."""
+    speed = np.hypot(*steps.velocity.T)
+    way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
+    return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"

@@ -1,0 +1,75 @@
+"""Says which numbers of a step (states and actions) are unusual, compared with similar past steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+LIKE = 25  # past steps most similar to a step in all but one of its numbers
+MOST = 2  # numbers named, at most
+MATERIAL = 0.5  # standard deviations of n(s, a) that a number must cost to be named
+RATHER = 0.5  # an action is named before a state that costs up to twice as much: the agent chose the action
+
+
+class Odd(NamedTuple):
+    """A number of a step, and the range (10 % to 90 %) of this number in otherwise similar past steps."""
+
+    column: int
+    value: float
+    low: float
+    high: float
+    past: int
+
+    def words(self, n_states: int) -> str:
+        """Returns the number in words; columns count from 0, actions after states."""
+        of_state = self.column < n_states
+        name = f"state {self.column}" if of_state else f"action {self.column - n_states}"
+        return (
+            f"{name} was {self.value:.3g}; in the {self.past} past steps most like it {self.low:.3g} to {self.high:.3g}"
+        )
+
+
+def odd_numbers(
+    step: Floats, past: Floats, scale: Floats, n_states: int, normality: Callable[[Array], Floats]
+) -> list[Odd]:
+    """Returns the numbers of a step (its state, then its action) that cost it most normality, most important first.
+
+    The cost of a number is what the step would gain if this number were as in past steps that equal it otherwise.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1, 1, 500)
+    >>> past = np.column_stack([x, rng.uniform(-1, 1, 500), 2 * x])  # the action is twice the first state
+    >>> odd = odd_numbers(np.array([0.5, 0.0, -1.0]), past, np.ones(3), 2, lambda s: -3 * np.abs(s[:, 2] - 2 * s[:, 0]))
+    >>> [(o.column, round(o.low), round(o.high)) for o in odd]
+    [(2, 1, 1)]
+    """
+    found: list[Odd] = []
+    now = step
+    for _ in range(MOST):
+        odd = [_compared(now, past, scale, column) for column in range(len(step))]
+        tried = np.repeat(now[None], len(odd), axis=0)
+        tried[np.arange(len(odd)), np.arange(len(odd))] = [usual for _, usual in odd]
+        cost = normality(tried) - normality(now[None])
+        cost[[o.column for o in found]] = -np.inf
+        worst = int(np.argmax(np.where(np.arange(len(odd)) < n_states, RATHER * cost, cost)))
+        if not cost[worst] >= MATERIAL:
+            break
+        found.append(odd[worst][0])
+        now = tried[worst]
+    return found
+
+
+def _compared(step: Floats, past: Floats, scale: Floats, column: int) -> tuple[Odd, float]:
+    """Compares one number of a step with the past steps most similar otherwise; returns it with the usual value."""
+    apart = ((past - step) / scale) ** 2
+    apart[:, column] = 0.0
+    n = min(LIKE, len(past))
+    like = past[np.argpartition(apart.sum(axis=1), n - 1)[:n], column]
+    low, usual, high = np.quantile(like, [0.1, 0.5, 0.9])
+    return Odd(column, float(step[column]), float(low), float(high), n), float(usual)

@@ -1,0 +1,102 @@
+"""Chooses the part of the map to show: the trip, with the habitual ways if the trip stays readable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astray.core.projection import EARTH_RADIUS, Projection
+from astray.explain import Explanation, Way
+from astray.plots.trip_text import usable_fixes
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+MARGIN = 0.1  # of the longer side, around what is shown
+LEAST_MARGIN = 150.0  # metres
+READABLE = 0.2  # share of the longer side that the trip must take if the map shows habitual ways as well
+LOOKED_AT = 500  # places of the trip, and four times as many of the past, between which the distance is measured
+
+WINDS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
+ARROWS = "↑↗→↘↓↙←↖"
+
+
+class Away(NamedTuple):
+    """The distance and direction of habitual ways that the map does not show."""
+
+    metres: float
+    bearing: float  # degrees east of north
+
+    def __str__(self) -> str:
+        """Returns the distance and direction in words.
+
+        >>> str(Away(2_003_400.0, 226.0)), str(Away(8_140.0, 359.0))
+        ('↙ habitual ways 2,003 km to the south-west', '↑ habitual ways 8.1 km to the north')
+        """
+        wind = round(self.bearing / 45.0) % 8
+        far = self.metres / 1000.0
+        return f"{ARROWS[wind]} habitual ways {f'{far:,.0f}' if far >= 10 else f'{far:.1f}'} km to the {WINDS[wind]}"
+
+
+class Frame(NamedTuple):
+    """The part of the map to show, in metres east and north of a centre, without margin."""
+
+    low: Floats
+    high: Floats
+    away: Away | None  # the habitual ways, if none of them is in view
+
+
+def frame(e: Explanation, centre: Projection) -> Frame:
+    """Returns the extent of the trip and its expected ways, and of the habitual ways unless the trip gets too small.
+
+    Faulty fixes do not count: some lie on the other side of the world.
+    """
+    usable = usable_fixes(e)
+    chosen = usable if usable.any() else np.ones_like(usable)
+    ways = [centre.to_metres(e.lat[chosen], e.lon[chosen]), *(centre.to_metres(*way) for way in e.expected)]
+    low, high = _box(ways)
+    past = [centre.to_metres(*way) for way in e.habitual if len(way[0])]
+    if not past:
+        return Frame(low, high, None)
+    margin = max(MARGIN * float((high - low).max()), LEAST_MARGIN)
+    if any(((way > low - margin) & (way < high + margin)).all(axis=1).any() for way in past):
+        return Frame(low, high, None)
+    wide_low, wide_high = _box([*ways, *past])
+    if max(float((high - low).max()), LEAST_MARGIN) >= READABLE * float((wide_high - wide_low).max()):
+        return Frame(wide_low, wide_high, None)
+    return Frame(low, high, _away((e.lat[chosen], e.lon[chosen]), e.habitual))
+
+
+def _box(ways: Sequence[Array]) -> tuple[Floats, Floats]:
+    places = np.concatenate(ways)
+    return places.min(axis=0), places.max(axis=0)
+
+
+def _away(trip: Way, past: Sequence[Way]) -> Away:
+    """Measures from the trip to the nearest habitual way, on the globe: a flat map is wrong over long distances."""
+    here = _thinned(trip, LOOKED_AT)
+    lat, lon = (np.concatenate(part) for part in zip(*past, strict=True))
+    there = _thinned((lat, lon), 4 * LOOKED_AT)
+    chord = np.linalg.norm(_on_sphere(here)[:, None] - _on_sphere(there)[None], axis=-1)
+    i, j = np.unravel_index(int(chord.argmin()), chord.shape)
+    metres = 2.0 * EARTH_RADIUS * float(np.arcsin(min(float(chord[i, j]) / 2.0, 1.0)))
+    (at_lat, at_lon), (to_lat, to_lon) = np.radians(here[i]), np.radians(there[j])
+    east = np.sin(to_lon - at_lon) * np.cos(to_lat)
+    north = np.cos(at_lat) * np.sin(to_lat) - np.sin(at_lat) * np.cos(to_lat) * np.cos(to_lon - at_lon)
+    return Away(metres, float(np.degrees(np.arctan2(east, north)) % 360.0))
+
+
+def _thinned(way: Way, most: int) -> Floats:
+    """Returns at most ``most`` places of a way, as rows."""
+    lat, lon = way
+    rows = np.unique(np.linspace(0, len(lat) - 1, min(len(lat), most)).astype(int))
+    return np.column_stack([lat[rows], lon[rows]])
+
+
+def _on_sphere(places: Floats) -> Floats:
+    """Converts degrees of latitude and longitude to points of the unit sphere."""
+    lat, lon = np.radians(places).T
+    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

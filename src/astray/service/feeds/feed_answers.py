@@ -1,0 +1,63 @@
+"""Answers senders of fixes: exactly what each protocol wants, with the refused rows wherever it has room for them.
+
+A row that can never be used is answered with success. Phones keep what the service did not take and send it again
+before all else, so one bad row would hold back all later ones. A message in which nothing can be used, because the
+application is not set up right, is answered with 422: the application shows that, and keeps its fixes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from astray.core.text import harmless
+from astray.service.batches import Receipt
+from astray.service.feeds.row_checks import WHOLE
+from astray.service.responses import JSON, Answer, Refusal
+
+REFUSED_HEADER = "x-refused"
+"""Says how many rows were refused, and why the first one was, where the answer has no room for that."""
+
+
+def empty_list(receipt: Receipt) -> Answer:
+    """Answers ``[]``: OwnTracks expects an array of messages, and there are none for it."""
+    return _answer(receipt, b"[]")
+
+
+def result_ok(receipt: Receipt) -> Answer:
+    """Answers ``{"result":"ok"}``: after any other answer Overland sends everything again."""
+    return _answer(receipt, b'{"result":"ok"}')
+
+
+def listed(receipt: Receipt) -> Answer:
+    """Answers with the number of fixes taken and the rows refused, for senders that only look at the status."""
+    return _answer(receipt, msgspec.json.encode(_counts(receipt)))
+
+
+def listed_strictly(receipt: Receipt) -> Answer:
+    """Answers like :func:`listed`, but with 422 if no row could be used, for programs written for this service."""
+    if receipt.refused and not receipt.accepted and not _unusable(receipt):
+        reason, remedy = receipt.refused[0].reason, "correct the fixes and send them again"
+        return Refusal(422, reason, remedy, **_counts(receipt)).answer
+    return listed(receipt)
+
+
+def _answer(receipt: Receipt, body: bytes) -> Answer:
+    if reason := _unusable(receipt):
+        return Refusal(422, reason, "docs/how-to/feeds.md says how to set up the sender").answer
+    headers = {"content-type": JSON}
+    if receipt.refused:
+        first = receipt.refused[0].reason.encode("ascii", "backslashreplace").decode()
+        headers[REFUSED_HEADER] = f"{len(receipt.refused)}; {harmless(first)}"
+    return Answer(200, body, headers)
+
+
+def _counts(receipt: Receipt) -> dict[str, Any]:
+    refused = [{"index": row.index, "reason": harmless(row.reason)} for row in receipt.refused]
+    return {"accepted": receipt.accepted, "duplicates": receipt.duplicates, "refused": refused}
+
+
+def _unusable(receipt: Receipt) -> str:
+    """Returns why the message as a whole cannot be used; an empty text if it can."""
+    return next((row.reason for row in receipt.refused if row.index == WHOLE), "")

@@ -1,0 +1,92 @@
+"""Takes fixes over HTTP: decodes a request, queues its fixes, and answers when they are on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time as clock
+from collections import deque
+from urllib.parse import parse_qsl
+
+from astray.service.access.tokens import EVERYBODY, Identity, narrowed
+from astray.service.batches import Busy, Receipt
+from astray.service.feeds import FORMATS, Format
+from astray.service.responses import Answer, App, Message, Receive, Refusal, Scope, Send, send_answer
+from astray.service.service import Service
+
+log = logging.getLogger("astray.serve")
+
+
+class Waiters:
+    """Wakes the requests that wait for the scoring thread, those of one group together."""
+
+    def __init__(self) -> None:
+        self._done: deque[tuple[asyncio.Future[Receipt], Receipt]] = deque()
+        self._lock = threading.Lock()
+        self._woken = False
+
+    def done(self, waiter: asyncio.Future[Receipt], receipt: Receipt) -> None:
+        """Notes the receipt of a batch; the scoring thread calls this."""
+        with self._lock:
+            self._done.append((waiter, receipt))
+            if self._woken:
+                return
+            self._woken = True
+        waiter.get_loop().call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            done, self._done, self._woken = self._done, deque(), False
+        for waiter, receipt in done:
+            if not waiter.done():  # the client may have left
+                waiter.set_result(receipt)
+
+
+class Feeds:
+    """Answers requests of feeds, and hands all others on (ASGI).
+
+    Parameters
+    ----------
+    service
+        Takes the fixes.
+    app
+        Answers all other requests. The guard has read the whole body of a request before it comes here.
+    """
+
+    def __init__(self, service: Service, app: App) -> None:
+        self.service, self.app, self._waiters = service, app, Waiters()
+        # The guard has taken tokens out of paths.
+        self._forms = {path: form for form in FORMATS.values() for path in form.paths if "{" not in path}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        form = self._forms.get(scope["path"]) if scope["type"] == "http" else None
+        if form is None:
+            await self.app(scope, receive, send)
+            return
+        try:
+            answer = await self._answer(form, scope, await receive())
+        except Refusal as refusal:
+            answer = refusal.answer
+        except Exception:
+            log.exception("fixes could not be taken: %s %s", scope["method"], scope["path"])
+            answer = Refusal(500, "an error inside astray serve", "look at its log").answer
+        await send_answer(send, answer)
+
+    async def _answer(self, form: Format, scope: Scope, message: Message) -> Answer:
+        if scope["method"] not in form.methods:
+            raise Refusal(405, "this address does not take this method", headers={"allow": ", ".join(form.methods)})
+        identity: Identity = scope.get("state", {}).get("identity", EVERYBODY)
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        batch = form.decode(message["body"], query, headers, clock.time(), identity.only_agent)
+        waiter: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        try:
+            self.service.submit(narrowed(identity, batch), lambda receipt: self._waiters.done(waiter, receipt))
+        except Busy as busy:
+            raise Refusal(429, busy.reason, str(busy.remedy), headers={"retry-after": "1"}) from busy
+        receipt = await waiter
+        if receipt.failed:
+            raise Refusal(503, receipt.failed, "send it again later", headers={"retry-after": "5"})
+        return form.answer(receipt)

@@ -1,0 +1,94 @@
+"""Teaches the model: a verdict that can no longer be undone changes the memory of its agent, in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from astray.core.trajectories import Trajectories
+from astray.model.observing import LEARNED, REFUSED
+from astray.service.review.review_queue import QUESTION
+from astray.service.scoring.event_rows import trip_name
+from astray.service.scoring.scorer import Scorer, stored_trip
+from astray.service.store import Connection
+
+MOST = 20  # verdicts per transaction
+
+DUE = (
+    "SELECT item, kind, agent, trips, verdict, by FROM reviews "
+    "WHERE teaches_at <= ? AND taught_at IS NULL ORDER BY at, item LIMIT ?"
+)
+
+
+def teach_due(scorer: Scorer, now: float) -> list[str]:
+    """Teaches the model the verdicts that are due; returns their items."""
+    scorer.now = now
+    done = []
+    for item, kind, agent, trips, verdict, by in scorer.connection.rows(DUE, (now, MOST)):
+        _teach(scorer, item, kind, agent, json.loads(trips), verdict, by)
+        done.append(item)
+    return done
+
+
+def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], verdict: str, by: str) -> None:
+    connection, now = scorer.connection, scorer.now
+    if verdict != "unsure":
+        mine = verdict == "normal"
+        found = _stored(connection, agent, trips)
+        if found is not None and agent in scorer.served.memories:
+            pin(scorer, agent)
+            questions = scorer.served.teach(found, mine)
+            scorer.ask(agent, questions)
+            note_taught(connection, agent, trips, mine)
+            tracked = scorer.tracked(agent)
+            assert tracked is not None
+            tracked.past = scorer.past(agent)
+            scorer.touched[agent] = tracked
+    connection.run("UPDATE reviews SET taught_at = ? WHERE item = ?", (now, item))
+    if kind == QUESTION:  # the verdict on all of them holds for each
+        for trip in trips:
+            connection.run(
+                "UPDATE reviews SET verdict = ?, by = ?, at = ?, teaches_at = ?, taught_at = ? "
+                "WHERE item = ? AND taught_at IS NULL",
+                (verdict, by, now, now, now, trip_name(agent, trip)),
+            )
+            scorer.news.append(("review", trip_name(agent, trip)))
+    put_audit(connection, now, by, f"verdict: {verdict}", agent, item)
+
+
+def note_taught(connection: Connection, agent: str, trips: Sequence[str], mine: bool) -> None:
+    """Stores the state of trips after a person's verdict."""
+    connection.many(
+        "UPDATE trips SET state = ? WHERE agent = ? AND trip = ?",
+        [(LEARNED if mine else REFUSED, agent, trip) for trip in trips],
+    )
+
+
+def _stored(connection: Connection, agent: str, trips: list[str]) -> Trajectories | None:
+    """Reads trips from the log; returns None if all of them are gone."""
+    found = []
+    for trip in trips:
+        row = connection.row("SELECT started, ended FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
+        whole = None if row is None else stored_trip(connection, agent, trip, *row)
+        found += [] if whole is None or not whole.n_rows else [whole]
+    return Trajectories.concat(found) if found else None
+
+
+def pin(scorer: Scorer, agent: str) -> None:
+    """Keeps the present memory of an agent for the open trip that is scored by it."""
+    tracked = scorer.tracked(agent)
+    if tracked is None or tracked.open_trip is None:
+        return
+    scorer.connection.run(
+        "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+        (agent, scorer.version, scorer.known_of(agent)),
+    )
+
+
+def put_audit(connection: Connection, at: float, who: str, what: str, agent: str | None, details: str) -> None:
+    """Writes a line of the audit: who did what."""
+    connection.run(
+        "INSERT INTO audit (number, at, who, what, agent, details) "
+        "SELECT coalesce(max(number), 0) + 1, ?, ?, ?, ?, ? FROM audit",
+        (at, who, what, agent, details),
+    )

@@ -1,0 +1,117 @@
+"""Exports trips, fixes, alerts and reviews as CSV, GeoJSON or Parquet, part by part."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from astray.core.trajectories import Trajectories
+from astray.core.writers import moments, table_writer
+from astray.service.scoring.event_rows import Alert
+from astray.service.scoring.scorer import stored_trip
+from astray.service.store import Connection, Store
+from astray.service.web.queries import TRIP, among
+
+FORMATS = {
+    "csv": "text/csv; charset=utf-8",
+    "geojson": "application/geo+json",
+    "parquet": "application/vnd.apache.parquet",
+}
+PART = 50_000  # rows held in memory at a time
+
+_REAL, _TEXT, _WHOLE = pl.Float64, pl.String, pl.Int64
+TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
+    "trips": (
+        dict.fromkeys(TRIP, _REAL)
+        | dict.fromkeys(("agent", "trip", "decision", "aspect", "why", "state", "words"), _TEXT)
+        | dict.fromkeys(("fixes", "faults", "late"), _WHOLE),
+        ("started", "ended"),
+        "started, agent, trip",
+    ),
+    "fixes": (
+        {"agent": _TEXT, **dict.fromkeys(("time", "lat", "lon", "accuracy"), _REAL)},
+        ("time",),
+        "agent, time, lat, lon",
+    ),
+    "alerts": (
+        dict.fromkeys(Alert._fields, _TEXT)
+        | dict.fromkeys(("began", "opened", "closed", "at"), _REAL)
+        | {"late": _WHOLE},
+        ("opened", "closed", "began", "at"),
+        "opened, id",
+    ),
+    "reviews": (
+        dict.fromkeys(("item", "kind", "agent", "trips", "verdict", "by"), _TEXT)
+        | dict.fromkeys(("score", "opened", "at", "teaches_at", "taught_at"), _REAL),
+        ("opened", "at", "teaches_at", "taught_at"),
+        "opened, item",
+    ),
+}
+"""The tables for export: columns with their types, which of them are times (since and until apply to the first), and
+their order."""
+
+
+def export(
+    store: Store, table: str, ending: str, only: Sequence[str] | None, since: float | None, until: float | None
+) -> Iterator[bytes]:
+    """Yields a table as the pieces of a file, which it writes to a temporary folder first."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{table}.{ending}"
+        connection = store.reader()
+        try:
+            write_rows(connection, path, table, only, since, until)
+        finally:
+            connection.close()
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 18):
+                yield piece
+
+
+def write_rows(
+    connection: Connection,
+    path: Path,
+    table: str,
+    only: Sequence[str] | None = None,
+    since: float | None = None,
+    until: float | None = None,
+) -> None:
+    """Writes a table to a file in the format of its ending; times are date-times in UTC."""
+    columns, times, key = TABLES[table]
+    where, values = among("agent", only)
+    bounds = (-1e300 if since is None else since, 1e300 if until is None else until)
+    asked = (
+        f"SELECT {', '.join(columns)} FROM {table} WHERE {where} AND {times[0]} >= ? AND {times[0]} <= ? "
+        f"ORDER BY {key} LIMIT ? OFFSET ?"
+    )
+    lines = path.suffix == ".geojson" and "lat" not in columns
+    part = 500 if lines else PART
+    with table_writer(path) as write:
+        offset = 0
+        while True:
+            rows = connection.rows(asked, (*values, *bounds, part, offset))
+            trips = [_trip_of(connection, dict(zip(columns, row, strict=True))) for row in rows] if lines else []
+            shown = [row for row, trip in zip(rows, trips, strict=True) if trip is not None] if lines else rows
+            if shown or not offset:
+                found = [trip for trip in trips if trip is not None]
+                frame = moments(pl.DataFrame(shown, columns, orient="row"), *times)
+                write(frame, Trajectories.concat(found) if found else NOTHING)
+            if len(rows) < part:
+                return
+            offset += part
+
+
+NOTHING = Trajectories.from_fixes(time=[], lat=[], lon=[])
+
+
+def _trip_of(connection: Connection, row: dict[str, Any]) -> Trajectories | None:
+    """Returns the trip of a row: of an alert the trip it is about, of a review the first one."""
+    name = row["trip"] if "trip" in row else json.loads(row["trips"])[0]
+    asked = "SELECT started, ended FROM trips WHERE agent = ? AND trip = ?"
+    times = connection.row(asked, (row["agent"], name))
+    found = None if times is None else stored_trip(connection, row["agent"], name, *times)
+    return found if found is not None and found.n_rows else None
