@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from astray.detector import Detector
 
 KIND = "watch"
-VERSION = 6
+VERSION = 7
 
 
 @dataclass

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from astray.core.errors import DataError
 from astray.core.snapshot import Snapshot
 from astray.core.times import moment
+from astray.runtime.agent_stream import AgentStream, AlertClosed, AlertOpened, Event, FixScored
 from astray.runtime.events import Events, of_alert, of_fix, of_trip
 from astray.runtime.json_fixes import Line, Message, Refused, parse
-from astray.runtime.live_scores import Score, TripScore
-from astray.runtime.session import LATE, Session
+from astray.runtime.live_scores import Score
+from astray.runtime.session import LATE
 from astray.runtime.state import State
 from astray.scoring.decisions import ByContext, Threshold
 
@@ -55,24 +56,22 @@ class Needed(NamedTuple):
         return found, ""
 
 
-class _Agent(Session):
-    """What is kept of one agent: its session, and what has been said of its open trip."""
+class _Agent(AgentStream):
+    """What a watch keeps of one agent: its stream, and when it last wrote a score."""
 
-    alerts = 0  # of the open trip
-    alerting = False
-    last_score = -math.inf  # when a score was said last
+    last_score = -math.inf
 
     def snapshot(self) -> Snapshot:
         snapshot = super().snapshot()
-        snapshot.put(self.alerts, self.alerting, self.last_score)
+        snapshot.put(self.last_score)
         return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
         super().restore(snapshot)
-        self.alerts, self.alerting, self.last_score = snapshot.count(), bool(snapshot.take()), snapshot.take()
+        self.last_score = snapshot.take()
 
     def at(self, time: float) -> dict[str, str]:
-        """A time as an event tells it."""
+        """Returns a time as events have it."""
         return {"time": self.zone.iso(time), "zone": str(self.zone)}
 
 
@@ -127,7 +126,7 @@ class Stream:
         self.state.agents = {}
 
     def _opened(self, agent: str, context: Mapping[str, Any]) -> _Agent:
-        return _Agent(self.model, agent, context=context, **self.session)
+        return _Agent(self.model, agent, self._write, context=context, **self.session)
 
     @property
     def summary(self) -> Summary:
@@ -176,8 +175,10 @@ class Stream:
         except DataError as error:
             return self._refuse(error.reason, agent)
         fix = message.time, message.lat, message.lon
-        for score in state.push(fix, message.trip, message.destination):
-            self._report(state, score)
+        scores = state.push(fix, message.trip, message.destination)
+        if scores and scores[-1].fault == LATE:
+            when = state.zone.iso(message.time)
+            self._refuse(f"the fix is late ({when}); newer ones are settled", agent)
         return None
 
     def _of(self, agent: str, context: Mapping[str, Any]) -> _Agent:
@@ -223,49 +224,35 @@ class Stream:
         self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
 
     def _close(self, state: _Agent, why: str) -> None:
-        for score in state.settle():
-            self._report(state, score)
-        final = state.close(why)
-        if final is not None:
-            self._end(state, final)
+        state.settle()
+        state.close(why)
 
-    def _report(self, state: _Agent, score: Score) -> None:
-        """Write what a settled fix has brought about."""
-        if score.fault == LATE:
-            when = state.zone.iso(score.time)
-            return self._refuse(f"the fix is late ({when}); newer ones are settled", state.agent)
+    def _write(self, state: AgentStream, event: Event) -> None:
+        """Writes an event of an agent's stream as a line."""
+        assert isinstance(state, _Agent)
+        if isinstance(event, FixScored):
+            self._write_score(state, event.score)
+            return
+        self.urgent = True
+        trip = event.trip
+        if isinstance(event, AlertOpened):
+            self.counts["alerts"] += 1
+            fields = of_alert(event.score, trip, state.zone)
+            self.events.say("alert_opened", alert=event.ordinal, **fields, words=state.describe())
+        elif isinstance(event, AlertClosed):
+            fields = {"agent": trip.agent, "trip": trip.trip, **state.at(event.time)}
+            if event.score is not None:
+                fields = of_alert(event.score, trip, state.zone)
+            self.events.say("alert_closed", alert=event.ordinal, **fields, why=event.why)
+        else:
+            self.counts["trips"] += 1
+            self.events.say("trip_ended", **of_trip(trip, state.zone))
+
+    def _write_score(self, state: _Agent, score: Score) -> None:
         self.counts["fixes"] += 1
-        at_once = score.ended is not None and score.trip is score.ended  # a stay: the fix is the last of its trip
-        if score.ended is not None and not at_once:
-            self._end(state, score.ended)
         if score.fault:
             self.counts["faults"] += 1
-            return self.events.say("fault", agent=state.agent, **state.at(score.time), fault=score.fault)
-        if self.scores is not None and score.time - state.last_score >= self.scores:
+            self.events.say("fault", agent=state.agent, **state.at(score.time), fault=score.fault)
+        elif self.scores is not None and score.time - state.last_score >= self.scores:
             state.last_score = score.time
             self.events.say("score", **of_fix(state.agent, score, state.zone))
-        if score.trip is not None and bool(score.alert) != state.alerting:
-            state.alerting = bool(score.alert)
-            self._alert(state, score, score.trip)
-        if score.ended is not None and at_once:
-            self._end(state, score.ended)
-        return None
-
-    def _alert(self, state: _Agent, score: Score, trip: TripScore) -> None:
-        self.urgent = True
-        fields = of_alert(score, trip, state.zone)
-        if state.alerting:
-            state.alerts += 1
-            self.counts["alerts"] += 1
-            self.events.say("alert_opened", alert=state.alerts, **fields, words=state.describe())
-        else:
-            self.events.say("alert_closed", alert=state.alerts, **fields, why="back to normal")
-
-    def _end(self, state: _Agent, trip: TripScore) -> None:
-        self.urgent = True
-        self.counts["trips"] += 1
-        if state.alerting:
-            fields = {"alert": state.alerts, "agent": trip.agent, "trip": trip.trip, **state.at(trip.end)}
-            self.events.say("alert_closed", **fields, why="trip ended")
-        state.alerting, state.alerts = False, 0
-        self.events.say("trip_ended", **of_trip(trip, state.zone))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 
 from astray.core.trip_ids import TripId
 from astray.core.trips import Cutter, TripRules
+from astray.runtime.agent_stream import AgentStream, Event, TripEnded
 from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip
 from astray.service.batches import FeedFix
@@ -44,13 +45,15 @@ def rescore(scorer: Scorer, agent: str) -> None:
     scorer.served.unlearn([TripId(agent, trip) for trip in again])
     found: set[str] = set()
 
-    def ended(tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
-        found.add(trip.trip)
-        _store(scorer, tracked, trip, was)
+    def store(tracked: AgentStream, event: Event) -> None:
+        if isinstance(event, TripEnded):
+            assert isinstance(tracked, Tracked)
+            found.add(event.trip.trip)
+            _store(scorer, tracked, event.trip, event.was)
 
-    after = Tracked(scorer.served.detector, agent, ended)
+    after = Tracked(scorer.served.detector, agent, store)
     for fix in log:
-        after.take(fix)
+        after.take_fix(fix)
         if after.open_since >= met:
             break
     _remove(scorer.connection, agent, [trip for trip in again if trip not in found])
@@ -107,11 +110,11 @@ def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
     for name in ("n", "newest", "place", "since", "arrived", "delay", "drift"):
         setattr(after, name, getattr(before, name))
     if after.open_trip == before.open_trip:
-        after.alert, after.alerts = before.alert, before.alerts
-    else:
+        after.alerting, after.alerts = before.alerting, before.alerts
+    elif before.alerting:
         scorer.close_alert(before, before.open_trip or "", before.newest, "the trip is another one", before.alerts)
     scorer.connection.run("DELETE FROM pins WHERE agent = ?", (before.agent,))
-    after.ended, after.turned = scorer.ended, True
+    after.emit, after.turned = scorer.record, True
     scorer.replace(after)
     return after
 

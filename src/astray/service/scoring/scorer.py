@@ -21,7 +21,8 @@ from astray.core.snapshot import Snapshot
 from astray.core.trajectories import Trajectories
 from astray.core.zones import Zone
 from astray.model.observing import WAITING, Question
-from astray.runtime.live_scores import Score, TripScore
+from astray.runtime.agent_stream import AgentStream, AlertClosed, AlertOpened, Event, TripEnded
+from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
 from astray.service import memories
@@ -164,7 +165,7 @@ class Scorer:
             ]
             score_open(trip for tracked, _ in advanced if (trip := tracked.due) is not None)
             for tracked, advance in advanced:
-                self._watch(tracked, tracked.score(advance))
+                tracked.finish(advance)
 
     def _is_next(self, tracked: Tracked, fix: FeedFix) -> bool:
         """Whether a fix goes on where its agent's session is; otherwise it is noted that it came late."""
@@ -190,7 +191,7 @@ class Scorer:
         row = self.connection.row(f"SELECT {', '.join(AGENT)} FROM agents WHERE agent = ?", (agent,))
         if row is None and not new:
             return None
-        tracked = Tracked(self.served.detector, agent, self.ended)
+        tracked = Tracked(self.served.detector, agent, self.record)
         if row is None:
             tracked.since, self.known = self.now, self.known + 1
         else:
@@ -239,15 +240,15 @@ class Scorer:
             tracked.restore(Snapshot(np.frombuffer(found[2], np.float64)))
             tracked.detector = self.served.detector
         since = -math.inf if tracked.settled is None else tracked.settled
-        tracked.ended = _not_again
+        tracked.emit = _written_before
         asked = (
             "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? AND n > ? ORDER BY n"
         )
         for time, lat, lon, trip, *to in self.connection.rows(asked, (agent, max(since, -1e300), tracked.n)):
             fix = FeedFix(agent, time, lat, lon, trip or "", None if to[0] is None else (to[0], to[1]))
             if not tracked.is_late(fix):
-                self._note(tracked, tracked.take(fix))
-        tracked.ended = self.ended
+                tracked.take_fix(fix)
+        tracked.emit = self.record
         tracked.kept, tracked.n = tracked.n, int(row["n"])
         tracked.turned = False
 
@@ -296,28 +297,15 @@ class Scorer:
 
     # ---------------------------------------------------------------- alerts
 
-    def _watch(self, tracked: Tracked, score: Score) -> None:
-        """Open or close an alert by what a fix brought."""
-        trip, alerting = score.trip, tracked.alert is not None
-        if score.fault or trip is None or tracked.open_trip is None or bool(score.alert) == alerting:
-            return
-        if alerting:
-            self.close_alert(tracked, trip.trip, score.time, "back to normal", tracked.alerts)
-        elif trip.history >= self.served.detector.min_history:
-            tracked.alerts += 1
-            tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
-            self.open_alert(trip, tracked.alerts, score.time, score.alert)
-
-    def _note(self, tracked: Tracked, score: Score) -> None:
-        """Know of an alert that was opened or closed before a restart."""
-        trip, alerting = score.trip, tracked.alert is not None
-        if score.fault or trip is None or tracked.open_trip is None or bool(score.alert) == alerting:
-            return
-        if alerting:
-            tracked.alert = None
-        elif trip.history >= self.served.detector.min_history:
-            tracked.alerts += 1
-            tracked.alert = alert_id(trip.agent, trip.trip, tracked.alerts)
+    def record(self, tracked: AgentStream, event: Event) -> None:
+        """Writes what happened to an agent's trips."""
+        assert isinstance(tracked, Tracked)
+        if isinstance(event, AlertOpened):
+            self.open_alert(event.trip, event.ordinal, event.time, event.level)
+        elif isinstance(event, AlertClosed):
+            self.close_alert(tracked, event.trip.trip, event.time, event.why, event.ordinal)
+        elif isinstance(event, TripEnded):
+            self._end(tracked, event)
 
     def open_alert(
         self, trip: TripScore, ordinal: int, time: float, level: str, *, closed: bool = False, late: bool = False
@@ -359,24 +347,21 @@ class Scorer:
             self.news.append(("alert", alert))
 
     def close_alert(self, tracked: Tracked, trip: str, time: float, why: str, ordinal: int) -> None:
-        """Close the alert that is open, and tell who was told of it."""
-        if tracked.alert is None:
-            return
-        self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, tracked.alert))
-        event = {"alert": tracked.alert, "why": why}
-        put_event(self.connection, tracked.agent, trip, "alert_closed", ordinal, time, event)
-        tell_change(self.connection, tracked.alert, "closed", tracked.zone, self.now, self.address)
-        self.news.append(("alert", tracked.alert))
-        tracked.alert = None
+        """Closes an alert of a trip, and tells whoever was told of it."""
+        alert = alert_id(tracked.agent, trip, ordinal)
+        self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, alert))
+        put_event(self.connection, tracked.agent, trip, "alert_closed", ordinal, time, {"alert": alert, "why": why})
+        tell_change(self.connection, alert, "closed", tracked.zone, self.now, self.address)
+        self.news.append(("alert", alert))
 
     # ---------------------------------------------------------------- trips
 
-    def ended(self, tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
-        """A trip is over: store it, learn from it or let it wait for review."""
-        alerts, tracked.alerts = tracked.alerts, 0
-        self.close_alert(tracked, trip.trip, trip.end, "trip ended", alerts)
-        flagged = self.store_trip(tracked, trip, was, late=False)
-        if flagged and not alerts and trip.history >= self.served.detector.min_history:  # only the whole trip shows it
+    def _end(self, tracked: Tracked, event: TripEnded) -> None:
+        """Stores a trip that is over, and learns from it or lets it wait for review."""
+        trip = event.trip
+        flagged = self.store_trip(tracked, trip, event.was, late=False)
+        # Only the whole trip shows it, if it had no alert while it was under way.
+        if flagged and not event.alerts and trip.history >= self.served.detector.min_history:
             self.open_alert(trip, 1, trip.end, trip.decision, closed=True)
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 
@@ -457,5 +442,5 @@ def _index(position: int, refused: Sequence[RefusedRow]) -> int:
     return position
 
 
-def _not_again(tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
-    """A trip that ended before a restart is stored already."""
+def _written_before(tracked: AgentStream, event: Event) -> None:
+    """Writes nothing: what a replay of the log brings about was written before the restart."""

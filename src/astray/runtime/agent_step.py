@@ -1,0 +1,183 @@
+"""The pure step of one agent: state and inputs in, state and events out.
+
+``advance`` holds nothing between two calls: all that an agent's stream needs is in its state, as versioned bytes. The
+same inputs give the same bytes and the same events, however they are cut into calls, so any stream engine can run it.
+``astray watch`` and the service run the same :class:`~astray.runtime.agent_stream.AgentStream` and keep it in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from astray.core.errors import DataError
+from astray.core.snapshot import Snapshot
+from astray.core.threads import one_thread
+from astray.core.trajectories import Trajectories
+from astray.model.gps_trips import GpsTrips
+from astray.model.observing import Question, questions_of
+from astray.model.packing import pack, unpack
+from astray.runtime.agent_stream import AgentStream, AlertClosed, AlertOpened, Event, FixScored, TripEnded
+from astray.runtime.live_scores import TripScore
+from astray.runtime.session import Advance
+
+if TYPE_CHECKING:
+    from astray.core.projection import Place
+    from astray.detector import Detector
+
+KIND, VERSION = "agent", 1
+
+
+class Fix(NamedTuple):
+    """An input: where the agent was when, in degrees and seconds since 1970."""
+
+    time: float
+    lat: float
+    lon: float
+    trip: str = ""  # the name of its trip, where the sender knows it
+    destination: Place | None = None  # where the trip is meant to end (lat, lon), if that is known
+
+
+class Tick(NamedTuple):
+    """An input: the clock. It ends the trip of an agent that has been silent for long."""
+
+    time: float
+
+
+class TripFinished(NamedTuple):
+    """A trip is over."""
+
+    trip: TripScore
+    became: str  # learned, waiting, refused or known; empty if nothing learns from it
+
+
+Output = FixScored | AlertOpened | AlertClosed | TripFinished | Question
+
+
+@one_thread()
+def advance(
+    model: Detector, agent: str, state: bytes, inputs: Iterable[Fix | Tick], *, learn: bool = True
+) -> tuple[bytes, tuple[Output, ...]]:
+    """Takes in some fixes and clock ticks of one agent, in order, and returns its new state and what happened.
+
+    Parameters
+    ----------
+    model
+        A fitted detector of GPS trips; it is only read.
+    agent
+        Whose inputs these are.
+    state
+        What the last call returned; empty bytes at first: then the agent is known as the model knows it.
+    inputs
+        Fixes and ticks in the order of time. A fix that is older than the last one is reported as late.
+    learn
+        Whether the agent's memory learns from its normal trips, and asks about flagged ones that are alike.
+
+    Examples
+    --------
+    >>> from astray import Detector
+    >>> from astray.simulate import city
+    >>> trips = city(people=3, days=14, seed=0).trips
+    >>> model = Detector(iterations=1).fit(trips)
+    >>> last = trips.agent("p00")[-1:]
+    >>> fixes = [Fix(*fix) for fix in zip(*(last.columns[name].tolist() for name in ("time", "lat", "lon")))]
+    >>> state, outputs = advance(model, "p00", b"", fixes)
+    >>> state, outputs = advance(model, "p00", state, [Tick(fixes[-1].time + 86_400)])
+    >>> [type(output).__name__ for output in outputs]
+    ['TripFinished']
+    """
+    found = _Resumed(model, agent, state, learn)
+    for one in inputs:
+        if isinstance(one, Tick):
+            if found.stream.silent_since(one.time):
+                found.stream.close("gap")
+        elif found.stream.is_late(one.time):
+            found.outputs += [FixScored(score) for score in found.stream.push(one[:3], one.trip, one.destination)]
+        else:
+            found.stream.take(*one)
+    return found.state(), tuple(found.outputs)
+
+
+class _Stream(AgentStream):
+    """A stream that keeps the fixes of its open trip, to learn from them when it is over."""
+
+    log: list[tuple[float, float, float]]
+
+    def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
+        if self._open is None:
+            self.log = self.log[-1:]  # a trip begins with the last fix of a rest
+        self.log.append((time, lat, lon))
+        return super().begin(time, lat, lon, trip, destination)
+
+    def is_late(self, time: float) -> bool:
+        """Returns True if a newer fix is settled already."""
+        return self._settled is not None and time < self._settled
+
+    def fixes_of(self, trip: TripScore) -> Trajectories:
+        """Returns the fixes of a trip that is over, and forgets them."""
+        rows = np.array([fix for fix in self.log if trip.start <= fix[0] <= trip.end])
+        self.log = [fix for fix in self.log if fix[0] >= trip.end]
+        return Trajectories.from_fixes(
+            time=rows[:, 0], lat=rows[:, 1], lon=rows[:, 2], agent=trip.agent, trajectory=trip.trip
+        )
+
+
+class _Resumed:
+    """A stream that was made of a state."""
+
+    def __init__(self, model: Detector, agent: str, state: bytes, learn: bool) -> None:
+        world = model.fitted
+        if not isinstance(world, GpsTrips):
+            raise DataError("only a model with the shared reward of GPS trips advances", remedy="use Detector.open")
+        name = world.name_of(agent)
+        memory, session, log = world.memories.get(name), None, np.zeros((0, 3))
+        if state:
+            held = unpack(state, f"the state of {agent!r}")
+            if held.kind != KIND or held.value("version", int) != VERSION or held.value("agent", str) != agent:
+                raise DataError(f"not a state of {agent!r} that this astray wrote", remedy="begin with an empty one")
+            data = held.array("memory", np.uint8, None).tobytes()
+            memory = world.memories.codec.unpack(data) if data else None
+            session = Snapshot(held.array("session", np.float64, None, unbounded=True))
+            log = held.array("log", np.float64, None, 3)
+        self.agent, self.name, self.outputs = agent, name, list[Output]()
+        self.learns = learn and not (world.is_one and agent != name)
+        self.world = world.alone(name, memory)
+        detector = copy.copy(model)
+        detector.world_ = self.world
+        self.world = detector.fitted  # type: ignore[assignment]
+        self.stream = _Stream(detector, agent, self._take, least_history=float(model.min_history), score_steps=False)
+        self.stream.log = [(float(time), float(lat), float(lon)) for time, lat, lon in log]
+        if session is not None:
+            self.stream.restore(session)
+
+    def _take(self, stream: AgentStream, event: Event) -> None:
+        if not isinstance(event, TripEnded):
+            self.outputs.append(event)
+            return
+        trip, fixes = event.trip, self.stream.fixes_of(event.trip)
+        if not self.learns or math.isnan(trip.score):
+            self.outputs.append(TripFinished(trip, ""))
+            return
+        asked = set(self._questions())
+        became, _ = self.world.take_trip(fixes, bool(trip.score <= event.was.eps), trip.p_value, event.was.seen)
+        self.outputs.append(TripFinished(trip, became))
+        self.outputs += [question for question in self._questions() if question not in asked]
+
+    def _questions(self) -> tuple[Question, ...]:
+        memory = self.world.memories.peek(self.name)
+        return () if memory is None else questions_of(self.name, memory)
+
+    def state(self) -> bytes:
+        """Returns all that the stream needs to go on."""
+        memory = self.world.memories.peek(self.name)
+        data = b"" if memory is None else self.world.memories.codec.pack(self.world.memories[self.name])
+        arrays = {
+            "memory": np.frombuffer(data, np.uint8),
+            "session": np.array(self.stream.snapshot().numbers),
+            "log": np.array(self.stream.log, np.float64).reshape(-1, 3),
+        }
+        return pack(KIND, {"version": VERSION, "agent": self.agent}, arrays)

@@ -1,0 +1,155 @@
+"""One agent's stream: its live trips, the alerts about them, and what happens as typed events.
+
+This is the unit that every live consumer stands on: ``astray watch`` writes its events as JSON lines, the service as
+rows of its store, and :func:`~astray.runtime.advance` returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from astray.core.snapshot import Snapshot
+from astray.core.trip_ids import TripId
+from astray.runtime.live_scores import Score, TripScore
+from astray.runtime.session import Advance, Session
+from astray.runtime.trip import OpenTrip, score_open
+
+if TYPE_CHECKING:
+    from astray.core.projection import Place
+    from astray.detector import Detector
+
+
+class FixScored(NamedTuple):
+    """A fix was scored, or set aside as the receiver's fault."""
+
+    score: Score
+
+
+class AlertOpened(NamedTuple):
+    """The trip under way scores low."""
+
+    trip: TripScore
+    ordinal: int  # counts the alerts of a trip, from 1
+    time: float
+    level: str  # anomaly or review
+    score: Score
+
+
+class AlertClosed(NamedTuple):
+    """The trip under way is back to normal, or over."""
+
+    trip: TripScore
+    ordinal: int
+    time: float
+    why: str
+    score: Score | None = None  # of the fix that closed it; None if the trip ended
+
+
+class TripEnded(NamedTuple):
+    """A trip is over."""
+
+    trip: TripScore
+    was: OpenTrip
+    alerts: int  # how many alerts it had
+
+    @property
+    def id(self) -> TripId:
+        """The name of the trip."""
+        return self.trip.id
+
+
+Event = FixScored | AlertOpened | AlertClosed | TripEnded
+Emit = Callable[["AgentStream", Event], None]
+"""Called with each event when it happens; a trip that ended is reported before the next one begins."""
+
+
+class AgentStream(Session):
+    """The session of an agent that reports events.
+
+    Parameters
+    ----------
+    detector, agent, settings
+        As for :class:`~astray.runtime.Session`.
+    emit
+        Called with each event.
+    least_history
+        With fewer past trips than this a trip raises no alert.
+    """
+
+    def __init__(
+        self, detector: Detector, agent: str, emit: Emit, *, least_history: float = 0.0, **settings: Any
+    ) -> None:
+        super().__init__(detector, agent, **settings)
+        self.emit, self.least_history = emit, least_history
+        self.alerts = 0  # of the open trip
+        self.alerting = False
+
+    def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
+        """Moves to a fix that is not late; :func:`score_open` then scores the trip, and :meth:`finish` reports."""
+        self._newest = max(self._newest, time)
+        return self._advance(time, lat, lon, trip, destination)
+
+    def finish(self, advance: Advance) -> Score:
+        """Reports what a fix has brought about, once its trip is scored."""
+        was = self._open
+        score = self._score(advance)
+        self.emit(self, FixScored(score))
+        if was is not None and self._open is None and score.ended is not None:
+            self._report_end(score.ended, was)
+        else:
+            self._report_alert(score)
+        return score
+
+    def take(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Score:
+        """Takes in one fix that is not late, and scores it."""
+        advance = self.begin(time, lat, lon, trip, destination)
+        if self.due is not None:
+            score_open([self.due])
+        return self.finish(advance)
+
+    def _settle(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Score:
+        return self.take(time, lat, lon, name, destination)
+
+    def _end(self, why: str) -> TripScore | None:
+        was = self._open
+        final = super()._end(why)
+        if final is not None and was is not None:
+            self._report_end(final, was)
+        return final
+
+    def _report_end(self, final: TripScore, was: OpenTrip) -> None:
+        if self.alerting:
+            self.emit(self, AlertClosed(final, self.alerts, final.end, "trip ended"))
+        alerts, self.alerts, self.alerting = self.alerts, 0, False
+        self.emit(self, TripEnded(final, was, alerts))
+
+    def _report_alert(self, score: Score) -> None:
+        trip = score.trip
+        if score.fault or trip is None or self._open is None or bool(score.alert) == self.alerting:
+            return
+        if self.alerting:
+            self.alerting = False
+            self.emit(self, AlertClosed(trip, self.alerts, score.time, "back to normal", score))
+        elif trip.history >= self.least_history:
+            self.alerting = True
+            self.alerts += 1
+            self.emit(self, AlertOpened(trip, self.alerts, score.time, score.alert, score))
+
+    @property
+    def open_trip(self) -> str | None:
+        """The name of the trip under way; None if there is none."""
+        return None if self._open is None else self._open.name
+
+    # ---------------------------------------------------------------- saving
+
+    def snapshot(self) -> Snapshot:
+        """Returns the session and its alerts."""
+        snapshot = super().snapshot()
+        snapshot.put(self.alerts, self.alerting)
+        return snapshot
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Takes up what :meth:`snapshot` returned."""
+        super().restore(snapshot)
+        self.alerts, self.alerting = snapshot.count(), bool(snapshot.take())
