@@ -54,7 +54,7 @@ class Counted:
     def look_up(self, keys: Keys) -> NDArray[np.float32]:
         """Returns how many agents have been to each of some cells: a few by bisection, many by a table."""
         if len(keys) > A_FEW:
-            return self._index.count.take(self._index.find(keys))
+            return np.asarray(self._index.count.take(self._index.find(keys)), np.float32)
         count = np.zeros(len(keys), np.float32)
         if len(self.keys):
             at = np.minimum(self.keys.searchsorted(keys), len(self.keys) - 1)
