@@ -97,7 +97,7 @@ class FourierEncoder:
 
 @dataclass(frozen=True)
 class FamiliarityEncoder:
-    """Gives the familiarity of a step to an agent's memory, habit by habit; then motion and the number of past trips."""
+    """Gives the familiarity of a step to an agent's memory by habit; then motion and the number of past trips."""
 
     memory: Memory = field(default_factory=Memory)
     habits: tuple[Habit, ...] = DEFAULT_HABITS

@@ -54,7 +54,7 @@ class Counted:
     def look_up(self, keys: Keys) -> NDArray[np.float32]:
         """Returns how many agents have been to each of some cells: a few by bisection, many by a table."""
         if len(keys) > A_FEW:
-            return self._index.count.take(self._index.find(keys))
+            return np.asarray(self._index.count.take(self._index.find(keys)), np.float32)
         count = np.zeros(len(keys), np.float32)
         if len(self.keys):
             at = np.minimum(self.keys.searchsorted(keys), len(self.keys) - 1)
@@ -95,14 +95,13 @@ class Visits:
     def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
         """Returns how many agents have been to each cell; where ``without`` is 0, the named agent does not count."""
         flat = np.ascontiguousarray(keys, np.uint64).reshape(-1)
-        count = self.counted.look_up(flat)
+        count = self.counted.look_up(flat).reshape(keys.shape)
         if without is not None and len(self.cells):
-            own = self._is_own(flat) & (np.broadcast_to(without, keys.shape).reshape(-1) == 0)
-            count = np.maximum(count - own, np.float32(0))
-        return count.reshape(keys.shape)
+            count = np.maximum(count - (self._is_own(flat).reshape(keys.shape) & (without == 0)), np.float32(0))
+        return count
 
     def _is_own(self, keys: Array) -> NDArray[np.bool_]:
-        at = np.minimum(np.searchsorted(self.cells, keys), len(self.cells) - 1)
+        at = np.minimum(self.cells.searchsorted(keys), len(self.cells) - 1)
         return np.asarray(self.cells[at] == keys)
 
 
@@ -189,7 +188,7 @@ class Popularity:
         if excluded >= 0 and (maker is None or (maker != excluded).any()):
             visited: Array = self.agents.counts(places) - self.agents.counts(places, np.array(excluded))
             count -= visited if maker is None else np.where(maker[:, None, None] == excluded, 0, visited)
-        return np.asarray(np.log1p(count).mean(axis=2), np.float32)
+        return np.asarray(np.add.reduce(np.log1p(count), axis=2) / count.shape[2], np.float32)
 
     @cached_property
     def _excluded_number(self) -> int:

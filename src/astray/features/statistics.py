@@ -287,7 +287,7 @@ class RunningStatistics:
         if not self.places:
             self.others[:] = np.nan
         self.window = deque([np.zeros(len(habits))], window + 1)  # the sums after each of the last rows
-        self.place_keys: Array = np.zeros(0, np.uint64)
+        self.place_keys = b""  # of the last row
         self.there: Array = np.zeros(len(self.places), np.float32)  # the popularity of the last row
         self.words = np.zeros((len(WORDS), GRIDS), np.uint64)
         self.alike = np.full(len(TRIP_HABITS), np.nan, np.float32)
@@ -312,10 +312,12 @@ class RunningStatistics:
     def _see_others(self, keys: Keys, is_new: Array) -> None:
         """Counts how many other agents go where a row is."""
         place_keys = keys[self.places]
-        if not np.array_equal(place_keys, self.place_keys):
-            self.place_keys = place_keys
+        known = place_keys.tobytes()
+        if known != self.place_keys:
+            self.place_keys = known
             (self.there,) = self.popularity.encode_places(place_keys[None], self.maker)
-        self.others[:2] += self.there, self.there * is_new[self.places]
+        self.others[0] += self.there
+        self.others[1] += self.there * is_new[self.places]
 
     def _count_ends(self) -> None:
         """Looks up the past trips that ended at the destination; NaN if that is not known."""

@@ -241,12 +241,14 @@ def place_words(places: Array) -> Keys:
 
 def hour_words(local: Array) -> Keys:
     """Returns the words of the local times at which trips begin: (n, grids)."""
-    return (np.floor((local % DAY / DAY * _SLOTS)[:, None] + _SHIFTS).astype(np.int64) % _SLOTS).view(np.uint64)
+    slots: NDArray[np.int64] = np.floor((local % DAY / DAY * _SLOTS)[:, None] + _SHIFTS).astype(np.int64) % _SLOTS
+    return slots.view(np.uint64)
 
 
 def band_words(motion: Array) -> Keys:
     """Returns the words of the lengths, durations and speeds of trips, from their motion: (n, 3, grids)."""
-    return np.floor(_BANDS_TO_E * motion[:, :3, None] + _SHIFTS).astype(np.int64).view(np.uint64)
+    bands: NDArray[np.int64] = np.floor(_BANDS_TO_E * motion[:, :3, None] + _SHIFTS).astype(np.int64)
+    return bands.view(np.uint64)
 
 
 def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[np.int64]:
