@@ -105,4 +105,3 @@ def test_a_state_of_another_agent_or_a_damaged_one_is_refused(model: Detector, i
         advance(model, "p01", state, [])
     with pytest.raises(ModelFileError):
         advance(model, "p00", state[:-3] + b"xyz", [])
-

@@ -55,7 +55,7 @@ def precisely(detector: Detector) -> None:
     """Let a detector score in double precision."""
     reward = detector.reward_
     trip = None if reward.trip is None else in_double(reward.trip)
-    detector.reward_ = replace(reward, step=in_double(reward.step), trip=trip)
+    detector.fitted.set_reward(replace(reward, step=in_double(reward.step), trip=trip))
 
 
 @pytest.fixture(scope="module")

@@ -299,7 +299,7 @@ def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> No
 
 def test_a_pool_hears_everybody_it_has_learned_from(people: Trajectories) -> None:
     first = Trajectories.concat([people.agent(agent)[:4] for agent in people.agents])
-    pool = Detector(keep=2).fit(first)
+    pool = Detector(keep=2, pooled=True, iterations=1).fit(first)
     lines = [line(**GOOD | {"agent": agent}) for agent in [*people.agents, "nobody"]]
     _, summary = heard(pool, lines)
     assert (summary.fixes, summary.refused) == (len(people.agents), 1)

@@ -62,21 +62,21 @@ def test_a_recalibrated_agent_keeps_its_old_memory_for_its_open_trip(serving: Se
     assert serving.store.writer.value("SELECT checksum FROM memories") != before
     assert serving.store.writer.value("SELECT count(*) FROM pins") == 1
     serving.do(lambda scorer: swap_in(scorer, made))  # it has changed meanwhile: nothing happens
-    fleet = memories.open_fleet(serving.store.writer)
+    fleet = memories.ServedModel.open(serving.store.writer).detector
     assert fleet.memories_["p01"].measured
 
 
 def test_a_new_reward_scores_new_trips_and_recalibrates_everybody(serving: Serving):
     connection = serving.store.writer
-    fleet = memories.open_fleet(connection)
-    parts = dict(fleet._shared())
+    fleet = memories.ServedModel.open(connection).detector
+    parts = dict(fleet.shared_parts)
     before = fleet.memories_["p01"].own.trips
     trip = connection.value("SELECT trip FROM agents")
     serving.do(lambda scorer: swap_in(scorer, NewReward(1, 100, tuple(parts.items()))))
     assert memories.version_in_use(connection) == 2
     assert connection.rows("SELECT agent, model FROM pins") == [("p01", 1)]
     assert connection.value("SELECT count(*) FROM models WHERE version = 1") == len(parts)  # a trip is scored by it
-    again = memories.open_fleet(connection).memories_["p01"]
+    again = memories.ServedModel.open(connection).detector.memories_["p01"]
     assert again.measured
     assert again.own.trips.shape == before.shape
     serving.scorer.reopen()
@@ -89,7 +89,7 @@ def test_a_new_reward_scores_new_trips_and_recalibrates_everybody(serving: Servi
 
 def test_a_trip_of_an_earlier_model_can_still_be_explained(serving: Serving):
     connection = serving.store.writer
-    parts = tuple(memories.open_fleet(connection)._shared().items())
+    parts = tuple(memories.ServedModel.open(connection).detector.shared_parts.items())
     serving.do(lambda scorer: scorer.end_silent(NOW + 5000.0), NOW + 5000.0)
     trip = connection.value("SELECT trip FROM trips WHERE state = 'learned' ORDER BY started DESC LIMIT 1")
     before = explain(connection, Task("p01", trip))
@@ -107,7 +107,7 @@ def test_the_first_trip_of_a_new_agent_keeps_its_model_after_a_restart(tmp_path:
     for restart in (False, True):
         stranger = Serving(open_store(tmp_path / str(restart)))
         stranger.take(fixes[:7])
-        parts = tuple(memories.open_fleet(stranger.store.writer)._shared().items())
+        parts = tuple(memories.ServedModel.open(stranger.store.writer).detector.shared_parts.items())
         stranger.do(lambda scorer, parts=parts: swap_in(scorer, NewReward(1, 100, parts)))
         if restart:
             stranger.scorer.reopen()
@@ -136,7 +136,7 @@ def thinned(trips: Trajectories, step: int) -> Trajectories:
 
 def learned_store(folder: Path, past: Trajectories) -> Store:
     """A store that has learned trips, without having scored each of them."""
-    fleet = memories.blank_fleet()
+    fleet = memories.blank_model()
     fleet.enroll(past)
     fleet.save(folder / "fleet.astray")
     store = open_store(folder / "store")
@@ -206,9 +206,9 @@ def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_
         under_way, rest = fixes[0][:4], fixes[0][4:]
         live.send(under_way)
         assert memories.version_in_use(live.reader) == 1
-        before = memories.open_fleet(live.reader)
+        before = memories.ServedModel.open(live.reader).detector
         live.until(lambda: memories.version_in_use(live.reader) == 2)
-        after = memories.open_fleet(live.reader)
+        after = memories.ServedModel.open(live.reader).detector
         assert after.reward_.made["went_on"] == before.reward_.made.get("went_on", 0) + 1
         assert after.score(past[:12])["score"].to_list() != before.score(past[:12])["score"].to_list()
         # The trip under way is scored by the model that it began with, the next one by the new one.

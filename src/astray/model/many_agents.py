@@ -72,8 +72,9 @@ def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, ever
     features, found = [], []
     counts, last = Memory(), None
     for (agent, memory), frame, run in _runs(owners, frames):
-        if memory is not last:  # of a copy: its table of look-ups is not kept
-            counts, last = replace(memory.counts), memory
+        if memory is not last:
+            # Of many agents a copy: the tables of look-ups of all of them would take much room.
+            counts, last = memory.counts if memory.frame is not None else replace(memory.counts), memory
         featurizer = replace(memory, counts=counts).featurizer(agent, common, frame.projection)
         here = steps[slice(*np.searchsorted(steps.trip, [run.start, run.stop]))]
         here = replace(here, trip=here.trip - run.start)

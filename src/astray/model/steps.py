@@ -23,6 +23,7 @@ from astray.explain import Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Forgetting
 from astray.irl.gps_demonstrator import GpsDemonstrator
+from astray.irl.shared import Reward
 from astray.irl.step_demonstrator import StepDemonstrator
 from astray.model.agent_training import gps_demonstrator, replace_runs, step_demonstrator, train
 from astray.model.checkpoint import restore_learner
@@ -110,9 +111,13 @@ class Steps(World):
         self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)  # it remembers no trips
 
     @property
-    def reward(self) -> Any:  # type: ignore[override]
+    def reward(self) -> Reward:  # type: ignore[override]
         """What was learned."""
         return self.trained.reward
+
+    def set_reward(self, reward: Reward) -> None:
+        """Scores by another reward of the same aspects from now on."""
+        self.trained = replace(self.trained, reward=reward)
 
     @property
     def sees(self) -> str:  # type: ignore[override]

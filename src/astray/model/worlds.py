@@ -102,6 +102,10 @@ class World(ABC):
     updates: int
     memories: Memories
 
+    def set_reward(self, reward: Reward) -> None:
+        """Scores by another reward of the same aspects from now on."""
+        self.reward = reward
+
     def with_parameters(self, parameters: Parameters) -> Self:
         """Returns a copy that goes by the parameters of another detector."""
         found = copy.copy(self)
