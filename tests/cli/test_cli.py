@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import psutil
 import pytest
-from astray.model.agents import Member
+from conftest import featurizer_of
 from polars.testing import assert_frame_equal
 
 import astray
@@ -28,6 +28,7 @@ from astray.cli.drift import Drift
 from astray.core.atomic import changing
 from astray.core.times import moment
 from astray.core.writers import fixes_and_trips, write_table
+from astray.model.agent_memory import AgentMemory
 from astray.model.pretrained import pretrained, read_reward
 from astray.scoring.decisions import ByContext
 from astray.simulate import city
@@ -674,7 +675,6 @@ def test_trips_are_observed_questions_listed_and_answers_taken(home: Path, tmp_p
 KILLED_AT = """
 import os, signal, sys
 from astray.cli import main
-from conftest import featurizer_of
 
 folder, n, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 
@@ -1347,7 +1347,7 @@ def test_looking_for_drift_measures_nobody_who_is_new(home: Path) -> None:
     """A first enrolment comes in many batches: to measure everybody at each would take longer than to count them."""
     fleet = astray.load(home / "fleet.astray")
 
-    def nobody(agent: str, member: Member) -> Member:
+    def nobody(agent: str, memory: AgentMemory) -> AgentMemory:
         raise AssertionError(agent)
 
     fleet.memories_.measure = nobody

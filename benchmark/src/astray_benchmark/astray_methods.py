@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -176,7 +176,7 @@ class FleetStream:
     def begin(self, lesson: Lesson, seed: int) -> FleetFollower:
         """Enrol the person; learn the shared reward first if need be."""
         fitted = Shared(self.name, self.options).fit(lesson, seed)
-        return FleetFollower(cast("Detector", fitted.detector), _WAYS[self.way], fitted.seconds)
+        return FleetFollower(fitted.detector, _WAYS[self.way], fitted.seconds)
 
 
 @dataclass(frozen=True, eq=False)
