@@ -82,7 +82,8 @@ class Own:
         from astray import Detector
 
         began = time.process_time()
-        by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default"}
+        # One memory of all trips of the lesson, also where they name several agents.
+        by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default", "pooled": True}
         detector = Detector(**{**by_default, **self.options})
         detector.fit(lesson.train, population=lesson.population if self.population else None)
         return FittedDetector(detector, Seconds(time.process_time() - began))
@@ -145,7 +146,7 @@ class Shared:
             _taught.pop(options, None)  # there need not be two in memory
             trips = strangers.trips()
             began = time.process_time()
-            fleet = Detector(**{"seed": seed, **self.options}).fit(trips)
+            fleet = Detector(**{"seed": seed, "pooled": False, **self.options}).fit(trips)
             _taught[options] = _Taught(key, fleet, time.process_time() - began)
         return _taught[options]
 
