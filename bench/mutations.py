@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from astray.model.agents import _MEMBER as MEMBER  # what a row of an agent holds
 
 from astray import Detector, Trajectories
 from astray.core.writers import fixes_and_trips, write_table
 from astray.model.compact import pack_arrays, unpack_arrays
-from astray.model.file import PAGE_BYTES, ModelFile, is_database, write_model
+from astray.model.file import PAGE_BYTES, ModelFile, is_database
+from astray.model.memory_bytes import _MEMORY as MEMORY  # the arrays in an agent's row
 from astray.model.packing import Contents, pack, unpack
 from astray.model.pretrained import pretrained, write_reward
 from astray.model.store import MODEL, PARTS, Tables
@@ -484,7 +484,7 @@ def forged_memory(blob: bytes, chance: random.Random) -> bytes:
     """The memory of an agent with other numbers, or with other bytes."""
     if chance.random() >= 0.8:
         return damaged(blob, chance)
-    arrays = dict(enumerate(unpack_arrays(blob, MEMBER)))
+    arrays = dict(enumerate(unpack_arrays(blob, MEMORY)))
     changed = rearrayed({str(i): array for i, array in arrays.items()}, chance)
     kept = [changed.get(str(i), array) for i, array in arrays.items()]
     return pack_arrays([a.reshape(-1).astype(arrays[i].dtype) for i, a in enumerate(kept)])
@@ -535,8 +535,12 @@ def packed_bytes(model: Path) -> bytes:
 
 
 def put_bytes(whole: Path, target: Path, data: bytes) -> None:
-    """Write packed values and arrays as a file of the same kind as another one."""
+    """Writes packed values and arrays as a file of the same kind as another one, with its other parts and rows."""
     if is_database(whole):
-        write_model(target, {MODEL: data})
+        shutil.copy(whole, target)
+        file = ModelFile.open(target)
+        with file.changing() as change:
+            change.share(MODEL, data)
+        file.close()
     else:
         target.write_bytes(data)

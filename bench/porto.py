@@ -83,7 +83,7 @@ def fitted(file: Path, trips: int, model: Path) -> None:
     first = next(batches)
     while len(first) < trips:
         first = Trajectories.concat([first, next(batches)])
-    Detector(seed=0, keep=100).fit(first[:trips]).save(model)
+    Detector(seed=0, keep=100, pooled=True).fit(first[:trips]).save(model)
 
 
 def row(name: str, cost: Cost) -> None:

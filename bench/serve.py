@@ -25,7 +25,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from astray.core.threads import one_thread
-from astray.service.memories import blank_fleet
+from astray.service.memories import blank_model
 from astray.simulate import city
 from serving import Running, fixes_of
 
@@ -112,7 +112,7 @@ def measured(running: Running, work: Callable[[Client], Any]) -> tuple[float, An
 
 def alone(rows: Fixes) -> float:
     """Fixes a second of processor time of the sessions alone, without store and learning: what this machine can do."""
-    fleet, sessions = blank_fleet(), dict[str, Any]()
+    fleet, sessions = blank_model(), dict[str, Any]()
     some = [one for one in rows if int(one["agent"][1:]) < 20]
     began = time.process_time()
     with one_thread():

@@ -428,7 +428,7 @@ def porto(tmp_path_factory: pytest.TempPathFactory) -> Porto:
 def test_what_porto_loses_is_counted(porto: Porto, tmp_path: Path) -> None:
     assert porto.data.account == {
         "trips read": 531,
-        "not read: MISSING_DATA: fixes are lacking in this trip": 9,
+        "not read: MISSING_DATA: fixes are missing in this trip": 9,
         "dropped: leave 0.5 degrees around the city": 9,
         "dropped: under 10 fixes": 9,
         "normal trips": 459,

@@ -469,6 +469,11 @@ def test_other_settings_or_other_code_are_not_mixed_into_a_folder(tmp_path: Path
     assert [code["sha256"] for code in kept["codes"]][1:] == ["changed"]
 
 
+def test_the_code_hash_leaves_out_only_modules_that_exist():
+    for package, folder in manifest._PACKAGES.items():
+        assert [name for name in sorted(manifest._NO_MATTER[package]) if not (folder / name).exists()] == []
+
+
 def test_every_commit_that_was_run_is_kept_with_the_versions_and_the_machine_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -632,7 +637,9 @@ def test_a_pretrained_reward_learns_nothing_and_knows_where_others_go():
     assert fitted.detector.reward_ is pretrained()
     others = trial.lesson.population
     assert others is not None
-    assert set(fitted.featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)  # type: ignore[attr-defined]
+    popularity = fitted.detector.agent_model("p00").featurizer.popularity
+    assert popularity is not None
+    assert set(popularity.agents.trip_ids) == set(others.agents)
 
 
 def test_a_trip_that_has_begun_is_scored_as_one_whose_end_is_not_known():

@@ -236,4 +236,4 @@ def test_parts_of_a_fit_have_one_reward_and_their_own_agents(folder: Path, trips
     assert isinstance(one, Detector)
     assert isinstance(two, Detector)
     assert sorted([*one.agents, *two.agents]) == sorted(trips.agents)
-    assert one._shared() == two._shared()
+    assert one.shared_parts == two.shared_parts

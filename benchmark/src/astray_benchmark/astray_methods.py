@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -82,7 +82,8 @@ class Own:
         from astray import Detector
 
         began = time.process_time()
-        by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default"}
+        # One memory of all trips of the lesson, also where they name several agents.
+        by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default", "pooled": True}
         detector = Detector(**{**by_default, **self.options})
         detector.fit(lesson.train, population=lesson.population if self.population else None)
         return FittedDetector(detector, Seconds(time.process_time() - began))
@@ -145,7 +146,7 @@ class Shared:
             _taught.pop(options, None)  # there need not be two in memory
             trips = strangers.trips()
             began = time.process_time()
-            fleet = Detector(**{"seed": seed, **self.options}).fit(trips)
+            fleet = Detector(**{"seed": seed, "pooled": False, **self.options}).fit(trips)
             _taught[options] = _Taught(key, fleet, time.process_time() - began)
         return _taught[options]
 
@@ -176,7 +177,7 @@ class FleetStream:
     def begin(self, lesson: Lesson, seed: int) -> FleetFollower:
         """Enrol the person; learn the shared reward first if need be."""
         fitted = Shared(self.name, self.options).fit(lesson, seed)
-        return FleetFollower(cast("Detector", fitted.detector), _WAYS[self.way], fitted.seconds)
+        return FleetFollower(fitted.detector, _WAYS[self.way], fitted.seconds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""That a model was given trips to learn which it would have flagged, and what learning them has changed."""
+"""Warns when a model learns trips that it would have flagged, and says how learning them changed their scores."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from astray.features.memory import Memory
 
 LOOKED_AT = 500
-"""So many trips are scored before and after they are learned; of many more, the first ones."""
+"""At most this many trips are scored before and after the model learns them: the first ones."""
 
 AGENTS = 20
-"""Of so many agents trips are also measured by the older half of what was learned; of many more, the first ones."""
+"""For at most this many agents, the first ones, trips are also scored by the older half of the agent's trips."""
 
 FEW = 10
-"""Fewer trips than this have no older half that could measure anything."""
+"""An agent with fewer trips than this has no older half that could score anything."""
 
 
 class _Looked(NamedTuple):
-    """Trips that are about to be learned: how the model saw them, and how the older half of its trips does."""
+    """Trips that the model is about to learn, with the scores by the model and by the older half of its trips."""
 
     trips: Trajectories
     flagged: NDArray[np.bool_]
@@ -40,10 +40,10 @@ class _Looked(NamedTuple):
 
 
 class Drift:
-    """Trips that are about to be learned, and how the model scores them before.
+    """Scores trips before a model learns them, and compares with their scores afterwards.
 
-    Who lets another person's trips drip in, one at a time, is flagged only at the first: each that is learned makes the
-    next one normal. So they are also scored by the older half of the agent's trips, in which the drip is not.
+    If another person's trips come in one at a time, the model alone flags only the first: each trip that it learns
+    makes the next one normal. So this class also scores them by the older half of the agent's trips.
     """
 
     def __init__(self, detector: Detector, model: Path, quiet: bool) -> None:
@@ -52,7 +52,7 @@ class Drift:
         self._looked: list[_Looked] = []
 
     def look(self, trips: Trajectories) -> None:
-        """Score trips that will be learned, of agents that the model knew from the beginning."""
+        """Scores trips that the model will learn, if it knew their agents from the beginning."""
         room = LOOKED_AT - sum(len(looked.trips) for looked in self._looked)
         if self.quiet or room <= 0:
             return
@@ -63,7 +63,7 @@ class Drift:
             self._looked.append(_Looked(some, *_seen(self.detector, some), *_seen(self._older(some.agents), some)))
 
     def say(self, after: Detector) -> None:
-        """Say how many of the trips, now learned, would have been flagged, and how normal they are ``after`` that."""
+        """Says how many of the learned trips would have been flagged, and how normal they are to the model ``after``."""
         import numpy as np
 
         was, now, lately, names = [], [], [], []
@@ -92,19 +92,22 @@ class Drift:
             )
 
     def _older(self, agents: Sequence[str]) -> Detector:
-        """The model as if the newer half of these agents' trips had not been learned; it is never saved."""
+        """Returns the model without the newer half of these agents' trips; it is never saved."""
         from astray.detector import load
 
         older = load(self.model)
         names = list(older.memories_) if older.is_one else list(agents[:AGENTS])
         for memory in [older.memories_[name] for name in names if name in older.memories_]:
+            trips: dict[str, list[str]] = {}
             for trip in [memory.counts.trip_ids[i] for i in newer(memory.counts)]:
-                older.forget_trips(trip.agent, [trip.trajectory])
+                trips.setdefault(trip.agent, []).append(trip.trajectory)
+            for agent, trajectories in trips.items():
+                older.forget_trips(agent, trajectories)
         return older
 
 
 def newer(memory: Memory) -> list[int]:
-    """The positions of the newer half of the trips of a memory; none of few trips.
+    """Returns the positions of the newer half of the trips of a memory; an empty list if there are few trips.
 
     >>> import numpy as np
     >>> from astray import TripId
@@ -126,6 +129,6 @@ def _learned(detector: Detector, trips: Trajectories) -> NDArray[np.bool_]:
 
 
 def _seen(detector: Detector, trips: Trajectories) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Which trips a model flags, and their normality."""
+    """Returns a mask of the trips that a model flags, and the normality of all of them."""
     table = detector.score(trips)
     return (table["decision"] != "normal").to_numpy(), table["normality"].to_numpy()

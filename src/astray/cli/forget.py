@@ -56,9 +56,5 @@ def command(
     else:
         remedy = "astray update MODEL --anomalous TRIP takes a single trip out of a model of one agent or pool"
         raise AstrayError("--trip is for a fleet", place=model, remedy=remedy)
-    before = model.stat()
     o.save(detector, model, output)
     say(said, quiet=settings.quiet)
-    if output is None and before.st_nlink > 1 and model.stat().st_ino != before.st_ino:
-        others = number_of(before.st_nlink - 1, "further name")
-        say(f"{model} had {others} (hard links), under which the older model is still there")

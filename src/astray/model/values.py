@@ -1,9 +1,10 @@
-"""Settings as plain values that a model file can hold, and back again, checked against their types."""
+"""Turns settings into plain values that a model file can hold, and back, checked against their types."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: dataclasses become mappings, tuples lists, numpy's numbers plain ones.
+    """Returns a value as JSON can hold it: dataclasses become mappings, tuples lists, numpy's numbers plain ones.
 
     >>> from astray.features.memory import Forgetting
     >>> plain({"rule": Forgetting(max_trips=3), "sizes": (1, 2)})
@@ -34,17 +35,23 @@ def plain(value: Any) -> Any:
     raise ModelFileError(f"{value!r} cannot be saved in a model file", remedy="set it to a plain value before saving")
 
 
+@cache
+def _hints_of(kind: Any) -> Mapping[str, Any]:
+    """Returns the types of the fields of a dataclass; Python takes milliseconds to evaluate them."""
+    return get_type_hints(kind)
+
+
 def _plain_field(owner: Any, name: str) -> Any:
-    """A field as its type has it: 5 where a float belongs is 5.0, so that what was read is written as it was."""
+    """Returns a field in its own type, so that saving a loaded model gives equal bytes: 5 becomes 5.0 in a float."""
     value = plain(getattr(owner, name))
     try:
-        return plain(restore(get_type_hints(type(owner))[name], value))
+        return plain(restore(_hints_of(type(owner))[name], value))
     except TypeError:
         return value
 
 
 def restore(hint: Any, value: Any) -> Any:
-    """The value of type ``hint`` that :func:`plain` made plain; what does not fit the type is a ``TypeError``.
+    """Returns the value of type ``hint`` that :func:`plain` made plain; raises ``TypeError`` if it does not fit.
 
     >>> from astray.features.featurizer import FeaturizerConfig
     >>> restore(FeaturizerConfig, plain(FeaturizerConfig(interval=10.0))) == FeaturizerConfig(interval=10.0)
@@ -61,7 +68,7 @@ def restore(hint: Any, value: Any) -> Any:
     if origin is dict and isinstance(value, Mapping):
         return {restore(inner[0], k): restore(inner[1], v) for k, v in value.items()}
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        hints_by_name = get_type_hints(hint)
+        hints_by_name = _hints_of(hint)
         unknown = sorted(set(value) - set(hints_by_name))
         if unknown:
             raise TypeError(f"{getattr(hint, '__name__', hint)} has no field named {unknown[0]!r}")
@@ -83,7 +90,7 @@ def _restore_any(hints: Sequence[Any], value: Any) -> Any:
 
 
 def configured(default: T, given: T | Mapping[str, Any] | None) -> T:
-    """A configuration: the one given, or the default with those (nested) fields changed that a mapping names.
+    """Returns the configuration that was given, or the default with the (nested) fields changed that a mapping names.
 
     >>> from astray.features.featurizer import FeaturizerConfig
     >>> changed = configured(FeaturizerConfig(), {"interval": 10.0, "faults": {"gap": 600.0}})
