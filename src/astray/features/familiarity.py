@@ -184,10 +184,8 @@ class _Plan(NamedTuple):
     bare: list[int]  # keys without a word: their salt is the key
     columns: tuple[tuple[str, Array, tuple[Array, ...]], ...]  # each kind, its words, their parameters as columns
     rounds: tuple[tuple[Array | slice, Array], ...]  # the keys that have a first, second, ... word, and these words
-
-    def of_kind(self, kind: str) -> tuple[tuple[Any, ...], ...]:
-        """Returns the number of each word of a kind, and its parameters."""
-        return tuple((w, *parameters) for w, (name, *parameters) in enumerate(self.words) if name == kind)
+    of_kind: dict[str, tuple[tuple[Any, ...], ...]]  # the number and the parameters of each word, by its kind
+    places: int  # how many of the places of a step the words need
 
 
 @lru_cache(maxsize=16)
@@ -224,7 +222,13 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
         some = [k for k, parts in enumerate(keys) if len(parts) > i]
         rounds.append((slice(None) if len(some) == len(keys) else np.array(some), np.array([keys[k][i] for k in some])))
     column, bare = np.array(salts, np.uint64)[:, None], [k for k, parts in enumerate(keys) if not parts]
-    return _Plan(tuple(words), salts, tuple(keys), serves, column, bare, tuple(columns), tuple(rounds))
+    of_kind = {
+        kind: tuple((w, *parameters) for (of, *parameters), w in words.items() if of == kind)
+        for kind in ("cell", "sector", "pace", "slot", "weekend")
+    }
+    places = 1 + max((which for _, which, _, _ in of_kind["cell"]), default=0)
+    made = (tuple(words), salts, tuple(keys), serves, column, bare, tuple(columns), tuple(rounds))
+    return _Plan(*made, of_kind, places)
 
 
 class StepKeys:
@@ -239,10 +243,7 @@ class StepKeys:
     ((2, 2), True)
     """
 
-    __slots__ = (
-        *("_cells", "_frame", "_keys", "_last", "_narrowing", "_paces", "_places", "_plan", "_sectors", "_slots"),
-        *("_weekends", "changed"),
-    )
+    __slots__ = ("_frame", "_keys", "_last", "_narrowing", "_places", "_plan", "changed")
 
     def __init__(self, habits: Sequence[Habit], frame: Frame = GRID_ORIGIN) -> None:
         self._frame = frame
@@ -250,11 +251,8 @@ class StepKeys:
         self._plan = _plan_of(tuple(habits))
         self._last: list[Any] = [None] * len(self._plan.serves)
         self._narrowing = [1.0] * len(self._last)  # of the row of each cell
-        self._cells, self._sectors, self._paces, self._slots, self._weekends = (
-            self._plan.of_kind(kind) for kind in ("cell", "sector", "pace", "slot", "weekend")
-        )
-        self._places: list[Any] = [None] * (1 + max((which for _, which, _, _ in self._cells), default=0))
-        self._keys = np.array(self._plan.salts, np.uint64)
+        self._places: list[Any] = [None] * self._plan.places
+        self._keys = self._plan.salt_column[:, 0].copy()
 
     def __call__(self, step: Step) -> NDArray[np.uint64]:
         """Returns the keys of a step: (habits, grids); the next step overwrites the array."""
@@ -266,25 +264,26 @@ class StepKeys:
         local = step.time + self._frame.utc_offset
         hour = local % DAY / DAY
         plan, floor, grid_place, narrowing = self._plan, math.floor, self._frame.projection.grid_place, self._narrowing
+        of_kind = plan.of_kind
         now = list(self._last)
         places = (step.location, step.origin, *step.trail)
         moved = [place != last for place, last in zip(places, self._places, strict=False)]
         on_grid = [grid_place(*place) if m else None for place, m in zip(places, moved, strict=False)]
         self._places[: len(moved)] = places[: len(moved)]
-        for w, which, size, shift in self._cells:
+        for w, which, size, shift in of_kind["cell"]:
             here = on_grid[which]
             if here is not None:
                 row, last = floor(here[1] / size + shift), now[w]
                 if last is None or last[0] != row:
                     narrowing[w] = row_narrowing(row, size, shift)
                 now[w] = row, floor(here[0] * narrowing[w] / size + shift)
-        for w, shift in self._sectors:
+        for w, shift in of_kind["sector"]:
             now[w] = SECTORS if speed < STANDING else floor(turn + shift) % SECTORS
-        for w, shift in self._paces:
+        for w, shift in of_kind["pace"]:
             now[w] = floor(band + shift)
-        for w, slots, shift in self._slots:
+        for w, slots, shift in of_kind["slot"]:
             now[w] = floor(hour * slots + shift) % slots
-        for (w,) in self._weekends:
+        for (w,) in of_kind["weekend"]:
             now[w] = int(floor(local / DAY) % 7 in (2, 3))
         self.changed = now != self._last
         if self.changed:
