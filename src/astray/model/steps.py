@@ -136,6 +136,11 @@ class Steps(World):
         cls, parameters: Parameters, trips: Trajectories, anomalous: Trajectories, population: Trajectories | None
     ) -> World:
         """Learns a reward from states and actions."""
+        if parameters.pooled is False:
+            raise DataError(
+                "states and actions make a model of one agent or one pool; memories of many agents are of GPS trips",
+                remedy="leave pooled out, or give fixes (time, lat, lon)",
+            )
         rng = np.random.default_rng(parameters.seed)
         check_steps(trips, trips)
         rest = None if population is None else others(population, trips, parameters.max_population, rng)
