@@ -11,7 +11,7 @@ from astray.features.featurizer import Featurizer
 from astray.model.agent_memory import AgentMemory
 from astray.model.file import ModelFile, write_model
 from astray.model.packing import Contents, pack, unpack
-from astray.model.steps import Steps
+from astray.model.steps_world import Steps
 from astray.model.store import MODEL, PARTS, Row
 
 # Of a detector of GPS trips: the shared reward goes on learning from a population, a little.

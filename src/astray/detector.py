@@ -699,9 +699,10 @@ class Detector(Parameters):
         """Returns the model that a store holds, such as a file; see :func:`astray.load`."""
         data = store.shared(MODEL)
         model = unpack(data, store.name)
+        world = world_named(model)
         with model.fitting_together():
             detector = cls._of_parameters(model)
-            detector.world_ = world_named(model).unpack(detector, model, store)
+            detector.world_ = world.unpack(detector, model, store)
             detector._opened_with(store, data)
         return detector
 

@@ -15,7 +15,7 @@ from test_serve_scoring import NOW, Serving, life
 from astray.core.processes import Aside
 from astray.core.trajectories import Trajectories
 from astray.model.fleet_training import GoingOnConfig
-from astray.service import memories
+from astray.service import served_model
 from astray.service import service as services
 from astray.service.batches import Batch, FeedFix, Receipt
 from astray.service.review import refreshing
@@ -59,21 +59,21 @@ def test_an_agent_is_measured_anew_and_its_open_trip_keeps_what_it_began_with(
     assert serving.store.writer.value("SELECT checksum FROM memories") != before
     assert serving.store.writer.value("SELECT count(*) FROM pins") == 1
     serving.do(lambda scorer: swap_in(scorer, made))  # it has changed meanwhile: nothing happens
-    fleet = memories.open_fleet(serving.store.writer)
+    fleet = served_model.open_fleet(serving.store.writer)
     assert fleet.memories_["p01"].measured
 
 
 def test_a_new_reward_is_used_by_new_trips_and_measures_everybody_anew(serving: Serving):
     connection = serving.store.writer
-    fleet = memories.open_fleet(connection)
+    fleet = served_model.open_fleet(connection)
     parts = dict(fleet._shared())
     before = fleet.memories_["p01"].own.trips
     trip = connection.value("SELECT trip FROM agents")
     serving.do(lambda scorer: swap_in(scorer, NewReward(1, 100, tuple(parts.items()))))
-    assert memories.version_in_use(connection) == 2
+    assert served_model.version_in_use(connection) == 2
     assert connection.rows("SELECT agent, model FROM pins") == [("p01", 1)]
     assert connection.value("SELECT count(*) FROM models WHERE version = 1") == len(parts)  # a trip is scored by it
-    again = memories.open_fleet(connection).memories_["p01"]
+    again = served_model.open_fleet(connection).memories_["p01"]
     assert again.measured
     assert again.own.trips.shape == before.shape
     serving.scorer.reopen()
@@ -86,7 +86,7 @@ def test_a_new_reward_is_used_by_new_trips_and_measures_everybody_anew(serving: 
 
 def test_a_trip_of_an_earlier_model_can_still_be_explained(serving: Serving):
     connection = serving.store.writer
-    parts = tuple(memories.open_fleet(connection)._shared().items())
+    parts = tuple(served_model.open_fleet(connection)._shared().items())
     serving.do(lambda scorer: scorer.end_silent(NOW + 5000.0), NOW + 5000.0)
     trip = connection.value("SELECT trip FROM trips WHERE state = 'learned' ORDER BY started DESC LIMIT 1")
     before = explained(connection, Task("p01", trip))
@@ -104,7 +104,7 @@ def test_the_first_trip_of_a_stranger_keeps_its_model_also_after_a_restart(tmp_p
     for restart in (False, True):
         stranger = Serving(open_store(tmp_path / str(restart)))
         stranger.take(fixes[:7])
-        parts = tuple(memories.open_fleet(stranger.store.writer)._shared().items())
+        parts = tuple(served_model.open_fleet(stranger.store.writer)._shared().items())
         stranger.do(lambda scorer, parts=parts: swap_in(scorer, NewReward(1, 100, parts)))
         if restart:
             stranger.scorer.reopen()
@@ -133,12 +133,12 @@ def thinned(trips: Trajectories, step: int) -> Trajectories:
 
 def learned_store(folder: Path, past: Trajectories) -> Store:
     """A store that has learned trips, without having scored each of them."""
-    fleet = memories.blank_fleet()
+    fleet = served_model.blank_fleet()
     fleet.enroll(past)
     fleet.save(folder / "fleet.astray")
     store = open_store(folder / "store")
     with store.writer.transaction():
-        memories.begin(store.writer, folder / "fleet.astray")
+        served_model.begin(store.writer, folder / "fleet.astray")
         n = dict.fromkeys(past.agents, 0)
         for trip in past:
             ((agent, name),) = trip.ids
@@ -202,10 +202,10 @@ def test_the_reward_goes_on_learning_in_the_other_process_and_trips_under_way_ke
     try:
         under_way, rest = fixes[0][:4], fixes[0][4:]
         live.send(under_way)
-        assert memories.version_in_use(live.reader) == 1
-        before = memories.open_fleet(live.reader)
-        live.until(lambda: memories.version_in_use(live.reader) == 2)
-        after = memories.open_fleet(live.reader)
+        assert served_model.version_in_use(live.reader) == 1
+        before = served_model.open_fleet(live.reader)
+        live.until(lambda: served_model.version_in_use(live.reader) == 2)
+        after = served_model.open_fleet(live.reader)
         assert after.reward_.made["went_on"] == before.reward_.made.get("went_on", 0) + 1
         assert after.score(past[:12])["score"].to_list() != before.score(past[:12])["score"].to_list()
         # The trip under way is scored by the model that it began with, the next one by the new one.
@@ -229,7 +229,7 @@ def test_the_reward_goes_on_learning_in_the_other_process_and_trips_under_way_ke
         was = live.reader.value(checksum)
         live.service.write(lambda connection: note_refresh(connection, Last(0.0, 10_000))).result(60)
         live.until(lambda: live.reader.value(checksum) != was)
-        assert memories.version_in_use(live.reader) == 2
+        assert served_model.version_in_use(live.reader) == 2
         # A trip of the first model is explained by the one in use.
         name = past.agent("p00").ids[0]
         told_of = live.service.explainer.submit(Task(*name)).result(60)

@@ -14,7 +14,7 @@ import pytest
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray.service import memories, preferences
+from astray.service import preferences, served_model
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.preferences import Preferences
 from astray.service.review.erasing import erase, remove_old
@@ -50,7 +50,7 @@ class Serving:
     def __init__(self, store: Store, limits: Limits | None = None) -> None:
         self.store = store
         with store.writer.transaction():
-            memories.begin(store.writer, None)
+            served_model.begin(store.writer, None)
         self.scorer = Scorer(store.writer, limits)
 
     def do(self, work: Callable[[Scorer], Any], now: float = NOW) -> Any:
@@ -155,7 +155,7 @@ def test_the_scores_are_those_of_the_fleet_for_the_same_trips(undisturbed: Servi
     asked = "SELECT trip, started, ended, score, p_value FROM trips WHERE agent = 'p01' ORDER BY started"
     *_, (name, start, end, score, p_value) = undisturbed.store.writer.rows(asked)
     serving.live([fix for fix in fixes if fix.time <= start])  # the last of these ends the trip before
-    fleet = memories.open_fleet(sqlite.writer)
+    fleet = served_model.open_fleet(sqlite.writer)
     table = fleet.score(stored_trip(undisturbed.store.writer, "p01", name, start, end))
     assert table["score"][0] == pytest.approx(score, abs=2e-3)
     assert table["p_value"][0] == pytest.approx(p_value, abs=2e-2)
@@ -240,7 +240,7 @@ def test_a_late_batch_gives_the_trips_that_it_would_have_given_in_time(undisturb
     cut = "SELECT agent, trip, started, ended, fixes, faults, why FROM trips ORDER BY agent, started"
     assert sqlite.writer.rows(cut) == undisturbed.store.writer.rows(cut)
     assert sqlite.writer.value("SELECT count(*) FROM trips WHERE late = 1") >= 1
-    learned = [memories.open_fleet(s.writer).memories_["p01"].counts.trip_ids for s in (sqlite, undisturbed.store)]
+    learned = [served_model.open_fleet(s.writer).memories_["p01"].counts.trip_ids for s in (sqlite, undisturbed.store)]
     assert set(learned[0]) == set(learned[1])
     assert sqlite.writer.value("SELECT count(*) FROM agents WHERE late_from IS NOT NULL") == 0
     ids = sqlite.writer.rows("SELECT agent, trip, count(*) FROM alerts WHERE late = 1 GROUP BY agent, trip")
@@ -305,7 +305,7 @@ def reviewed(sqlite: Store) -> Serving:
 
 
 def remembered(serving: Serving) -> set[str]:
-    memory = memories.open_fleet(serving.store.writer).memories_["p00"].counts
+    memory = served_model.open_fleet(serving.store.writer).memories_["p00"].counts
     return {trip_name(*trip) for trip in memory.trip_ids}
 
 
@@ -429,7 +429,7 @@ def test_a_trip_that_was_learned_is_unlearned_and_never_taught_if_a_person_calls
     assert item in remembered(reviewed)
     reviewed.do(lambda s: give_verdict(s.connection, item, "anomaly", "ana", NOW, 600.0))
     reviewed.do(lambda s: teach_due(s, NOW + 601.0), NOW + 601.0)
-    member = memories.open_fleet(reviewed.store.writer).memories_["p00"]
+    member = served_model.open_fleet(reviewed.store.writer).memories_["p00"]
     assert item not in remembered(reviewed)
     assert item in {trip_name(*trip) for trip in member.inbox.rejected.trip_ids}
     assert item not in {trip_name(*trip) for trip in member.recent.ids}
@@ -571,20 +571,20 @@ def test_what_is_older_than_it_is_to_be_kept_goes_and_what_was_learned_stays(sql
 
 def test_a_model_is_taken_in_once_and_another_one_is_refused(tmp_path: Path):
     trips = city(people=2, days=6, seed=1).trips
-    fleet = memories.blank_fleet()
+    fleet = served_model.blank_fleet()
     fleet.enroll(trips)
     for name, some in (("one", trips), ("other", trips[:-1])):
-        fleet = memories.blank_fleet()
+        fleet = served_model.blank_fleet()
         fleet.enroll(Trajectories.concat([some]))
         fleet.save(tmp_path / f"{name}.astray")
     store = open_store(tmp_path / "store")
     with store.writer.transaction():
-        memories.begin(store.writer, tmp_path / "one.astray")
-    known = memories.open_fleet(store.writer)
+        served_model.begin(store.writer, tmp_path / "one.astray")
+    known = served_model.open_fleet(store.writer)
     assert known.agents == ["p00", "p01"]
-    assert known.score(trips[:3]).equals(memories.load(tmp_path / "one.astray").score(trips[:3]))
-    memories.begin(store.writer, tmp_path / "one.astray")
-    memories.begin(store.writer, None)
+    assert known.score(trips[:3]).equals(served_model.load(tmp_path / "one.astray").score(trips[:3]))
+    served_model.begin(store.writer, tmp_path / "one.astray")
+    served_model.begin(store.writer, None)
     with pytest.raises(ValueError, match="another model"):
-        memories.begin(store.writer, tmp_path / "other.astray")
+        served_model.begin(store.writer, tmp_path / "other.astray")
     store.close()

@@ -250,6 +250,14 @@ class Trajectories:
         """Returns True if these are GPS fixes (``time``, ``lat``, ``lon``)."""
         return all(name in self.columns for name in FIX_COLUMNS)
 
+    def holds(self, *columns: str) -> bool:
+        """Returns True if there are these columns."""
+        return all(name in self.columns for name in columns)
+
+    def is_like(self, other: Trajectories) -> bool:
+        """Returns True if both are of one kind: one has all columns of the other."""
+        return self.holds(*other.columns) or other.holds(*self.columns)
+
     # ---------------------------------------------------------------- slicing
 
     def __getitem__(self, which: int | slice | ArrayLike) -> Trajectories:

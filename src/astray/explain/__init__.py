@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from astray.explain.expected_way import HABITUAL, Way, ways_on
-from astray.explain.explanation import ExplainedSegment, Explanation, explain_fixes, explain_steps, position_of
+from astray.explain.explanation import (
+    ExplainedSegment,
+    Explanation,
+    explain_fixes,
+    explain_segments,
+    explain_steps,
+    position_of,
+)
 from astray.explain.reasons import Reason
 from astray.explain.segment_words import ASPECTS
 
@@ -15,6 +22,7 @@ __all__ = [
     "Reason",
     "Way",
     "explain_fixes",
+    "explain_segments",
     "explain_steps",
     "position_of",
     "ways_on",

@@ -144,7 +144,7 @@ class Featurizer:
         cls, fixes: Trajectories, config: FeaturizerConfig, rng: np.random.Generator, encoder: Encoder | None = None
     ) -> Featurizer:
         """A featurizer centred on some fixes, with an empty memory; with an encoder of one's own, or by its name."""
-        if not fixes.is_gps:
+        if not fixes.holds("time", "lat", "lon"):
             raise DataError(
                 "these trajectories have no columns time, lat and lon",
                 remedy="use a StepDemonstrator for states and actions",

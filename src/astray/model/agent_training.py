@@ -102,9 +102,9 @@ def _background(
     if parameters.background is None:
         return None
     made = parameters.background(_not_held_out(trips, config), rng)
-    if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
+    if not isinstance(made, Trajectories) or not len(made) or not made.is_like(trips):
         raise DataError(f"the background gave {made!r}", remedy="return Trajectories of the kind that it was given")
-    if not made.is_gps:
+    if made.holds("state"):
         check_steps(made, trips, "the background's ")
     return made
 

@@ -39,7 +39,7 @@ from astray.model.shared_parts import (
     unpack_popularity,
     unpack_weights,
 )
-from astray.model.steps import learn_own_reward
+from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.model.training import remember, sample
 from astray.model.updating import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
@@ -51,6 +51,9 @@ from astray.scoring.own_scale import fits
 from astray.scoring.scores import AgentModel, Chunk, Scores
 
 Array = NDArray[Any]
+
+POOL = ""
+"""The name of the memory of a pool."""
 
 
 @dataclass(eq=False)
@@ -151,7 +154,7 @@ class GpsTrips(World):
         weights = aspect_weights(reward.aspects, parameters.look_for, pool)
         enrol = gps_fitting.enrol_pool if pool else gps_fitting.enrol_one
         enrolled = enrol(parameters, past, featurizer, rest, rng, reward, weights)
-        name = trips.agents[0] if len(trips.agents) == 1 else ""
+        name = trips.agents[0] if len(trips.agents) == 1 else POOL
         world = cls._of(parameters, name, enrolled, home_of(trips))
         world.anomalous = frozenset(anomalous.ids)
         world._reject(name, anomalous)
@@ -224,7 +227,11 @@ class GpsTrips(World):
         memory = self.memories[name]
         inbox = memory.inbox.without(learned).allow(learned).reject(refused).know(proved)
         suspects = tuple(trip for trip in memory.suspects if trip not in refused)
-        self.memories[name] = replace(memory, inbox=inbox, suspects=suspects)
+        after = replace(memory, inbox=inbox, suspects=suspects)
+        if name and {trip.agent for trip in after.counts.trip_ids} - {name, ""}:  # others have joined the agent: from now on it is one of a pool
+            del self.memories[name]
+            name = POOL
+        self.memories[name] = after
         self.anomalous = (self.anomalous | refused) - learned
 
     def _go_on(

@@ -17,7 +17,7 @@ from astray.simulate.simulation import Simulation
 from astray.simulate.streets import Streets
 from astray.simulate.town import EPOCH
 from astray.simulate.variety import Variety
-from astray.simulate.worlds import city, world
+from astray.simulate.city_and_world import city, world
 
 ANOMALY_KINDS = tuple(KINDS)
 """The kinds of anomaly that :meth:`Simulation.inject` makes."""

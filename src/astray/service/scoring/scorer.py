@@ -24,7 +24,7 @@ from astray.model.observing import WAITING, Question
 from astray.runtime.live_scores import Score, TripScore
 from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
-from astray.service import memories
+from astray.service import served_model
 from astray.service import preferences as prefs
 from astray.service.alerts.messages import tell, tell_change
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
@@ -85,7 +85,7 @@ class Scorer:
 
     def reopen(self) -> None:
         """Forget everything that is not in the store: after a transaction that failed, or with another model."""
-        self.served = memories.ServedModel.open(self.connection)
+        self.served = served_model.ServedModel.open(self.connection)
         self.preferences = prefs.load(self.connection)
         self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         self._agents.clear()
@@ -212,7 +212,7 @@ class Scorer:
     def use_model(self, version: int) -> None:
         """Score new trips by another model; those under way keep the one that they began with."""
         self.served.write()
-        self.served = memories.ServedModel.open(self.connection, version)
+        self.served = served_model.ServedModel.open(self.connection, version)
         self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         for tracked in self._agents.values():
             tracked.detector = self.served.detector
@@ -233,7 +233,7 @@ class Scorer:
             tracked.n, tracked.model = int(found[0]), int(found[1])
             pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (agent,))
             if pin is not None:  # what was known when its trip began
-                then = memories.ServedModel.open(self.connection, int(pin[0]))
+                then = served_model.ServedModel.open(self.connection, int(pin[0]))
                 then.detector.false_alarm_rate = self.served.detector.false_alarm_rate
                 tracked.detector = then.as_of(agent, bytes(pin[1]))
             tracked.restore(Snapshot(np.frombuffer(found[2], np.float64)))
