@@ -90,6 +90,7 @@ def test_only_worlds_and_readers_ask_whether_trajectories_are_gps_fixes():
 
 
 def test_the_service_uses_no_name_with_an_underscore_of_another_module():
+    """A subclass may use what it inherits."""
     named_tuples = {"_replace", "_asdict", "_make", "_fields"}  # public in spite of their names
     found = []
     for path in (ROOT / "service").rglob("*.py"):

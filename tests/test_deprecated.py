@@ -20,7 +20,9 @@ def trips() -> Trajectories:
 
 def test_irl_detector_warns_and_is_a_detector_of_one_agent(trips: Trajectories) -> None:
     mine = trips.agent("p00")
-    with pytest.warns(DeprecationWarning, match=r"IRLDetector is deprecated .* astray 0\.4: use Detector, with pooled="):
+    with pytest.warns(
+        DeprecationWarning, match=r"IRLDetector is deprecated .* astray 0\.4: use Detector, with pooled="
+    ):
         old = astray.IRLDetector(min_history=7)
     old.fit(mine[:-3], population=trips.without("p00"))
     new = Detector(min_history=7).fit(mine[:-3], population=trips.without("p00"))
@@ -29,7 +31,7 @@ def test_irl_detector_warns_and_is_a_detector_of_one_agent(trips: Trajectories) 
 
 
 def test_irl_detector_takes_trips_of_several_agents_for_a_pool(trips: Trajectories, tmp_path: Path) -> None:
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="IRLDetector"):
         old = astray.IRLDetector(iterations=1)
     old.fit(trips)
     assert old.is_one
@@ -54,7 +56,7 @@ def test_fleet_detector_warns_and_has_a_memory_for_each_agent_even_of_one(trips:
 
 
 def test_fleet_detector_refuses_states_and_actions() -> None:
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="FleetDetector"):
         old = astray.FleetDetector()
     with pytest.raises(DataError, match="memories of many agents are of GPS trips"):
         old.fit(Trajectories.from_steps([np.zeros((9, 2))], [np.zeros((9, 1))]))

@@ -239,9 +239,7 @@ def holds(file: Path, name: str, keys: NDArray[Any]) -> bool:
     data = file.read_bytes()
     encodings = (name.encode(), name.encode("unicode_escape"), json.dumps(name).strip('"').encode())
     others = featurizer_of(astray.load(file)).popularity.by_name
-    return (
-        any(text in data for text in encodings) or name in others.trip_ids or bool(np.isin(keys, others.keys).any())
-    )
+    return any(text in data for text in encodings) or name in others.trip_ids or bool(np.isin(keys, others.keys).any())
 
 
 def pieces(file: Path, part: str) -> set[bytes]:

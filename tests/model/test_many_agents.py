@@ -346,7 +346,9 @@ class TestManyAtOnce:
 
     @pytest.mark.parametrize("spec", [ContextSpec(), ContextSpec(True, True, categorical=("mode",))])
     @pytest.mark.parametrize("every", [False, True])
-    def test_features_of_many_agents_equal_those_of_each_alone_to_the_last_bit(self, past: Trajectories, spec: ContextSpec, every: bool) -> None:
+    def test_features_of_many_agents_equal_those_of_each_alone_to_the_last_bit(
+        self, past: Trajectories, spec: ContextSpec, every: bool
+    ) -> None:
         config = FeaturizerConfig(context=spec)
         trips = past[::4]
         far = Trajectories(
@@ -362,7 +364,13 @@ class TestManyAtOnce:
         counted = everybody[~np.isin(everybody.agent_ids, everybody.agents[:2])]
         popularity = Featurizer.of(trips, config, np.random.default_rng(0)).among(counted).popularity
         assert isinstance(popularity.agents, Memory)
-        common = Common(config, context, pretrained(), (1.0,) * 4, Popularity(popularity.cells, Visits(Counted.of(popularity.agents))))
+        common = Common(
+            config,
+            context,
+            pretrained(),
+            (1.0,) * 4,
+            Popularity(popularity.cells, Visits(Counted.of(popularity.agents))),
+        )
         memories = dict(many_agents.enrol(everybody, lambda _: None, common))
         featurized = many_agents.featurize(
             everybody, [(a, memories[a]) for a in everybody.agent_ids.tolist()], common, every
@@ -455,7 +463,9 @@ class TestFiles:
         fleet.enroll(new[:20])
         assert pl.read_parquet(tmp_path / "scores.parquet").equals(fleet.score(new), null_equal=True)
 
-    def test_a_model_without_agents_can_be_saved_and_enrolls_again(self, fleet: Detector, past: Trajectories, tmp_path: Path) -> None:
+    def test_a_model_without_agents_can_be_saved_and_enrolls_again(
+        self, fleet: Detector, past: Trajectories, tmp_path: Path
+    ) -> None:
         for agent in fleet.agents:
             fleet.forget(agent)
         fleet.save(tmp_path / "m")

@@ -204,7 +204,9 @@ class TestRows:
         after = {name: blob_of(path, name) for name in NAMES[:-1]}
         assert {name for name in after if after[name] != before[name]} == {"p01"}
 
-    def test_a_saved_change_is_seen_by_every_model_that_has_the_file_open(self, path: Path, trips: Trajectories) -> None:
+    def test_a_saved_change_is_seen_by_every_model_that_has_the_file_open(
+        self, path: Path, trips: Trajectories
+    ) -> None:
         reader, writer = opened(path), opened(path)
         assert set(reader.score(trips.agent("p00")[20:22])["history"]) == {12.0}
         writer.enroll(trips.agent("p00")[12:15])
@@ -282,9 +284,7 @@ class TestRows:
             trips.trajectory_ids,
             {"load": [1.5, 2.0], "driver": ["é", ""]},
         )
-        counts = Memory().add(
-            {t: np.arange(3, dtype=np.uint64) for t in trips.ids}, dict.fromkeys(trips.ids, 1.0)
-        )
+        counts = Memory().add({t: np.arange(3, dtype=np.uint64) for t in trips.ids}, dict.fromkeys(trips.ids, 1.0))
         back = codec.unpack(codec.pack(AgentMemory(counts, trips, OwnScores.unknown(2, 4))))
         assert back.kept is not None
         assert back.kept.context["load"].tolist() == [1.5, 2.0]

@@ -25,7 +25,9 @@ def pool(vehicles: Trajectories) -> Detector:
     return Detector(**LITTLE, pooled=True).fit(vehicles)
 
 
-def test_pooled_trips_make_a_reward_of_the_pool_and_trips_of_one_agent_do_not(vehicles: Trajectories, pool: Detector) -> None:
+def test_pooled_trips_make_a_reward_of_the_pool_and_trips_of_one_agent_do_not(
+    vehicles: Trajectories, pool: Detector
+) -> None:
     assert pool.reward_.of_a_pool
     one = vehicles.agent("p00")
     assert not Detector(**LITTLE).fit(one).reward_.of_a_pool
@@ -33,7 +35,9 @@ def test_pooled_trips_make_a_reward_of_the_pool_and_trips_of_one_agent_do_not(ve
     assert Detector(preset="own", **LITTLE).fit(one).reward_.of_a_pool
 
 
-def test_the_scale_of_a_pool_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajectories, pool: Detector) -> None:
+def test_the_scale_of_a_pool_is_set_by_trips_that_it_has_not_learned_from(
+    vehicles: Trajectories, pool: Detector
+) -> None:
     learned, known = pool.reward_.made["pool"], memory_of(pool).own.known(len(pool.reward_.aspects))
     assert learned + len(known) == len(vehicles)
     assert len(known) == pytest.approx(len(vehicles) / 5, rel=0.5)
@@ -42,9 +46,7 @@ def test_the_scale_of_a_pool_is_set_by_trips_that_it_has_not_learned_from(vehicl
     assert featurizer_of(pool).memory.history == len(vehicles)
 
 
-def test_further_trips_are_counted_and_the_reward_stays(
-    vehicles: Trajectories, pool: Detector, tmp_path: Path
-) -> None:
+def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, pool: Detector, tmp_path: Path) -> None:
     pool.save(tmp_path / "pool.astray")
     again = astray.load(tmp_path / "pool.astray")
     assert again.score(vehicles).equals(pool.score(vehicles), null_equal=True)

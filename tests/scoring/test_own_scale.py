@@ -19,7 +19,7 @@ from astray.scoring.normality import Location, locate
 from astray.scoring.own_scale import OwnScale, OwnScores, most_suspect, own_weights, somebody_elses
 from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import city, world
-from conftest import contents_of, featurizer_of, memory_of, write_contents
+from conftest import featurizer_of, memory_of
 
 WEIGHTS = (1.0, 0.3, 0.3, 0.3)
 SCALE = ScaleConfig()

@@ -228,7 +228,10 @@ class GpsTrips(World):
         inbox = memory.inbox.without(learned).allow(learned).reject(refused).know(proved)
         suspects = tuple(trip for trip in memory.suspects if trip not in refused)
         after = replace(memory, inbox=inbox, suspects=suspects)
-        if name and {trip.agent for trip in after.counts.trip_ids} - {name, ""}:  # others have joined the agent: from now on it is one of a pool
+        if name and {trip.agent for trip in after.counts.trip_ids} - {
+            name,
+            "",
+        }:  # others have joined the agent: from now on it is one of a pool
             del self.memories[name]
             name = POOL
         self.memories[name] = after
@@ -511,11 +514,11 @@ class GpsTrips(World):
 
     @property
     def agents(self) -> list[str]:
-        """The agents whose trips the model has learned from, sorted by name if they have memories of their own."""
+        """The agents whose trips the model has learned from, sorted by name."""
         if not self.is_one:
             return self.memories.names()
         name, memory = self.sole
-        return [name] if name else list(dict.fromkeys(trip.agent for trip in memory.counts.trip_ids))
+        return [name] if name else sorted({trip.agent for trip in memory.counts.trip_ids})
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
         """Returns the agents of these trips that the model does not know; a pool is asked about anybody."""

@@ -24,8 +24,8 @@ from astray.model.observing import WAITING, Question
 from astray.runtime.live_scores import Score, TripScore
 from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
-from astray.service import served_model
 from astray.service import preferences as prefs
+from astray.service import served_model
 from astray.service.alerts.messages import tell, tell_change
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.review.queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
@@ -434,7 +434,7 @@ def stored_trip(connection: Connection, agent: str, trip: str, start: float, end
     asked = "SELECT time, lat, lon FROM fixes WHERE agent = ? AND time >= ? AND time <= ? ORDER BY time, n"
     found = np.array(connection.rows(asked, (agent, start, end)), np.float64).reshape(-1, 3)
     columns = {"time": found[:, 0].copy(), "lat": found[:, 1].copy(), "lon": found[:, 2].copy()}
-    return Trajectories._trusted(columns, np.array([0, len(found)]), np.array([agent]), np.array([trip]), {})
+    return Trajectories.unchecked(columns, np.array([0, len(found)]), np.array([agent]), np.array([trip]), {})
 
 
 def _log_rows(tracked: Tracked) -> Iterable[tuple[Any, ...]]:

@@ -67,9 +67,10 @@ class Tracked(Session):
             score_open([self.due])
         return self.score(advance)
 
-    def _end(self, why: str) -> TripScore | None:
+    def end_trip(self, why: str) -> TripScore | None:
+        """Ends the open trip and reports it; returns its final score."""
         was = self._open
-        final = super()._end(why)
+        final = super().end_trip(why)
         if final is not None and was is not None:
             self.turned = True
             self.ended(self, final, was)
