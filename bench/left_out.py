@@ -24,9 +24,9 @@ from astray.core.threads import one_thread
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.learn_config import STEPS, TRIPS, LearnConfig
 from astray.irl.shared import Reward
-from astray.model.fleet_training import SharingConfig, share
 from astray.model.pretrained import write_reward
 from astray.model.pretraining import Recipe
+from astray.model.shared_training import SharingConfig, share
 from astray_benchmark.methods import method
 from astray_benchmark.metrics import average_precision
 from astray_benchmark.protocols import Case, Setting, Trial

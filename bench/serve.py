@@ -25,7 +25,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from astray.core.threads import one_thread
-from astray.service.memories import blank_model
+from astray.service.served_model import blank_model
 from astray.simulate import city
 from serving import Running, fixes_of
 

@@ -34,8 +34,8 @@ from astray.irl.posterior import RewardPosterior, combined
 from astray.irl.shared import trip_rewards
 from astray.irl.trainer import learn_shared_reward
 from astray.model.checkpoint import restore_reward
-from astray.model.fleet_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
 from astray.model.pretrained import pretrained
+from astray.model.shared_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
 from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.people_data import PEOPLE, halves, split
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from astray.model.fleet_training import SharingConfig
 from astray.model.pretrained import write_reward
 from astray.model.pretraining import Recipe, pretrain
+from astray.model.shared_training import SharingConfig
 from astray.simulate import Variety
 from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.methods import method

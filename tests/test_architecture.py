@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import astray
-from conftest import MARKED
+from astray.model.worlds import WORLDS
+from markers import MARKED
 
 ROOT = Path(astray.__file__).parent
 
@@ -25,25 +27,26 @@ def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def module_level(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports that run when a module is imported; not those in functions or under TYPE_CHECKING."""
-    for node in body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield node
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            yield from module_level(node.body + node.orelse)
-        elif isinstance(node, (ast.Try, ast.With, ast.ClassDef)):
-            yield from module_level(node.body)
+def imported(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yields the imports of a module that may run, also those in functions; not those under TYPE_CHECKING."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.Import, ast.ImportFrom)):
+            yield child
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield from imported(other)
+        else:
+            yield from imported(child)
 
 
 def imports() -> dict[str, dict[str, set[str]]]:
-    """Package to the packages that it imports, each with the modules that do so."""
+    """Returns the packages that each package imports, with the modules that do so."""
     graph: dict[str, dict[str, set[str]]] = {}
     for path in ROOT.rglob("*.py"):
         parts = path.relative_to(ROOT).with_suffix("").parts
         module = ".".join(("astray", *(part for part in parts if part != "__init__")))
         mine = graph.setdefault(package_of(module), {})
-        for node in module_level(ast.parse(path.read_text("utf-8")).body):
+        for node in imported(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif node.module == "astray":
@@ -56,15 +59,52 @@ def imports() -> dict[str, dict[str, set[str]]]:
     return graph
 
 
-def test_packages_do_not_import_each_other_in_circles():
+def test_packages_do_not_import_each_other_in_circles_not_even_in_functions():
     graph = imports()
     assert {"features", "irl", "model", "readers", "cli"} <= set(graph)
+    assert "astray.detector" in graph["detector"]["runtime"], "an import in a function counts"
     try:
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         circle: list[str] = error.args[1][::-1]
         who = [f"{a} imports {b} in {', '.join(sorted(graph[a][b]))}" for a, b in pairwise(circle)]
         pytest.fail("; ".join(who))
+
+
+def test_no_file_name_occurs_twice():
+    """Python gives two names their meaning: __init__.py and __main__.py."""
+    names = Counter(path.name for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
+    assert len(names) > 100
+    assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_only_worlds_and_readers_ask_whether_trajectories_are_gps_fixes():
+    worlds = {place.split(":")[0].removeprefix("astray.").replace(".", "/") + ".py" for place in WORLDS.values()}
+    asking = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "is_gps"
+    }
+    assert asking & worlds
+    assert {file for file in asking - worlds if not file.startswith("readers/")} == set()
+
+
+def test_the_service_uses_no_name_with_an_underscore_of_another_module():
+    """A subclass may use what it inherits."""
+    named_tuples = {"_replace", "_asdict", "_make", "_fields"}  # public in spite of their names
+    found = []
+    for path in (ROOT / "service").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("astray"):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+                names = [node.attr]
+            else:
+                continue
+            private = [name for name in names if name.startswith("_") and not name.startswith("__")]
+            found += [f"{path.name}:{node.lineno} {name}" for name in private if name not in named_tuples]
+    assert found == []
 
 
 def test_one_module_starts_processes_and_holds_signals_back():

@@ -38,9 +38,9 @@ from astray.model.observing import Observed, Question
 from astray.model.packing import Contents, FilePath, pack, unpack
 from astray.model.parameters import Parameters, documented
 from astray.model.parts import plain_threshold, restore_threshold
+from astray.model.plain_values import plain
 from astray.model.store import MODEL, Store
-from astray.model.updating import first_lesson, sort_out
-from astray.model.values import plain
+from astray.model.trip_selection import first_lesson, sort_out
 from astray.model.worlds import World, world_named, world_of
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
@@ -698,9 +698,10 @@ class Detector(Parameters):
         """Returns the model that a store holds, such as a file; see :func:`astray.load`."""
         data = store.shared(MODEL)
         model = unpack(data, store.name)
+        world = world_named(model)
         with model.fitting_together():
             detector = cls._of_parameters(model)
-            detector.world_ = world_named(model).unpack(detector, model, store)
+            detector.world_ = world.unpack(detector, model, store)
             detector._opened_with(store, data)
         return detector
 

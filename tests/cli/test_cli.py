@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 import psutil
 import pytest
-from conftest import featurizer_of
 from polars.testing import assert_frame_equal
 
 import astray
@@ -34,6 +33,7 @@ from astray.model.pretrained import pretrained, read_reward
 from astray.model.store import POPULARITY
 from astray.scoring.decisions import ByContext
 from astray.simulate import city
+from fitted import featurizer_of
 
 ASTRAY = [sys.executable, "-m", "astray.cli"]
 Captured = pytest.CaptureFixture[str]

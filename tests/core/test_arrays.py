@@ -17,8 +17,8 @@ from astray import Detector, Trajectories
 from astray.core.errors import DataError, OverlapWarning
 from astray.irl.dynamics import LearnedDynamics
 from astray.irl.step_demonstrator import PIECE, StepDemonstrator, pieces
-from astray.model.overlap import overlap
-from conftest import kept_of
+from astray.model.overlapping_runs import overlap
+from fitted import kept_of
 
 Array = NDArray[Any]
 

@@ -30,7 +30,7 @@ from astray.plots import explanation_figure, explanation_page, save_figure, save
 from astray.plots.trips_map import fixes_figure
 from astray.readers import Report, read
 from astray.simulate import city
-from conftest import featurizer_of
+from fitted import featurizer_of
 
 WICKED = [
     "\x1b[2J\x1b]0;owned\x07",

@@ -13,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from astray.core.threads import one_thread
-from conftest import QUICK
+from fitted import QUICK
 
 EVERYTHING = """
     import pathlib, sys

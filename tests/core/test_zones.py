@@ -24,7 +24,7 @@ from astray.readers import Report, read
 from astray.runtime.json_fixes import Message, parse
 from astray.runtime.watcher import watch
 from astray.simulate import city
-from conftest import featurizer_of
+from fitted import featurizer_of
 
 SPRING = datetime(2024, 3, 31, 1, tzinfo=UTC).timestamp()  # clocks go from 1 to 2 in Lisbon, from 2 to 3 in Rome
 

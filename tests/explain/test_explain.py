@@ -21,7 +21,7 @@ from astray.features.steps import Steps
 from astray.features.trip_rows import TripHabit
 from astray.irl.actor import Actor
 from astray.scoring.decisions import ByHour
-from conftest import featurizer_of
+from fitted import featurizer_of
 
 EAST, NORTH = np.array([10.0, 0.0]), np.array([0.0, 10.0])
 

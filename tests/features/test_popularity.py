@@ -20,10 +20,12 @@ from astray.features.memory import Memory
 from astray.features.paths import make_paths
 from astray.features.popularity import Counted, Popularity, Visits
 from astray.features.steps import Steps, steps_of
-from astray.model.fleet_training import popularity_of
+from astray.model.file import ModelFile
 from astray.model.pretrained import pretrained
+from astray.model.shared_training import popularity_of
+from astray.model.store import POPULARITY
 from astray.simulate import city
-from conftest import claimed, featurizer_of, memory_of
+from fitted import claimed, featurizer_of, memory_of
 
 QUICK: dict[str, Any] = {
     "iterations": 1,
@@ -164,6 +166,8 @@ class TestADetector:
         assert set(featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)
         detector.partial_fit(others.agent("p04")[:5])
         assert set(featurizer_of(detector).popularity.agents.trip_ids) == {*others.agents} - {"p04"}
+        assert detector.agents == ["p00", "p04"]
+        assert detector.unknown_agents(others) == []  # as with any pool
         # Who has joined is an other neither now nor later.
         detector.partial_fit(others.agent("p03")[:5], population=others)
         assert set(featurizer_of(detector).popularity.agents.trip_ids) == {*others.agents} - {"p03", "p04"}
@@ -191,10 +195,14 @@ class TestForgetting:
         assert len(only_there) > 10
         named.save(tmp_path / "model")
         assert holds(tmp_path / "model", "zoë", only_there)
+        written = pieces(tmp_path / "model", POPULARITY)
         named.forget("zoë/b")
         named.forget("zoë")
         named.save(tmp_path / "model")
         assert not holds(tmp_path / "model", "zoë", only_there)
+        gone, data = written - pieces(tmp_path / "model", POPULARITY), (tmp_path / "model").read_bytes()
+        assert len(gone) > 100
+        assert not [piece for piece in gone if piece in data]
         never = Detector(**QUICK).fit(mine[:-5], population=others.without("p02"))
         assert featurizer_of(named).popularity.agents.trip_ids == featurizer_of(never).popularity.agents.trip_ids
         assert np.array_equal(featurizer_of(named).popularity.agents.keys, featurizer_of(never).popularity.agents.keys)
@@ -208,7 +216,7 @@ class TestForgetting:
 
     def test_a_member_of_a_pool_leaves_with_its_trips(self, people: Trajectories, tmp_path: Path) -> None:
         pool = people[np.isin(people.agent_ids, ["p00", "p01", "p02"])]
-        detector = Detector(**QUICK).fit(pool, population=people.agent("p03"))
+        detector = Detector(**QUICK, pooled=True).fit(pool, population=people.agent("p03"))
         detector.forget("p02")
         detector.save(tmp_path / "model")
         assert b"p02" not in (tmp_path / "model").read_bytes()
@@ -227,10 +235,18 @@ class TestForgetting:
 
 
 def holds(file: Path, name: str, keys: NDArray[Any]) -> bool:
-    """Whether a file holds a name, or a key, anywhere."""
+    """Returns True if a model file holds a name or a key: in its bytes, or in what it says where others go."""
     data = file.read_bytes()
     encodings = (name.encode(), name.encode("unicode_escape"), json.dumps(name).strip('"').encode())
-    return any(text in data for text in encodings) or any(key.tobytes() in data for key in keys.astype("<u8"))
+    others = featurizer_of(astray.load(file)).popularity.by_name
+    return any(text in data for text in encodings) or name in others.trip_ids or bool(np.isin(keys, others.keys).any())
+
+
+def pieces(file: Path, part: str) -> set[bytes]:
+    """Returns the pieces of a part of a model file, so long that none is anywhere else by chance."""
+    data = ModelFile.open(file).shared(part)
+    found = (data[i : i + 16] for i in range(len(data) - 15))
+    return {piece for piece in found if len(set(piece)) > 8}
 
 
 class TestAFleet:

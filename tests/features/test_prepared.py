@@ -16,7 +16,7 @@ from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import paths_of
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.trip_demonstrator import TripDemonstrator
-from astray.model import fleet_features
+from astray.model import many_agents
 from astray.simulate import city
 
 
@@ -86,7 +86,7 @@ def test_a_fit_cleans_each_fix_once_in_each_frame_of_metres(monkeypatch: pytest.
             cleaned[agent] += fixes.agent(agent).n_rows
         return paths_of(fixes, *args)
 
-    for module in (looking, fleet_features):
+    for module in (looking, many_agents):
         monkeypatch.setattr(module, "paths_of", counted)
 
     def times() -> set[float]:

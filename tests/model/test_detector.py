@@ -33,12 +33,12 @@ from astray.irl.policy import rollout
 from astray.irl.shared import trip_rewards
 from astray.model.checkpoint import PolicyCheckpoint, restore_learner
 from astray.model.gps_trips import GpsTrips
+from astray.model.plain_values import restore
 from astray.model.pretrained import pretrained
-from astray.model.values import restore
 from astray.scoring.decisions import decide, level
 from astray.scoring.normality import Sample, step_normality, trip_normality
 from astray.simulate import Simulation, city
-from conftest import QUICK, claimed, contents_of, featurizer_of, kept_of, memory_of, write_contents
+from fitted import QUICK, claimed, contents_of, featurizer_of, kept_of, memory_of, write_contents
 
 # A reward of the agent's own, by Algorithm 1.
 OWN: dict[str, Any] = {

@@ -12,7 +12,8 @@ from astray.core.errors import DataError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.irl.learn_config import STEPS, TRIPS
 from astray.irl.shared import BANDS, Reward, band_of
-from astray.model.fleet_training import (
+from astray.model.pretrained import pretrained
+from astray.model.shared_training import (
     GoingOnConfig,
     SharingConfig,
     _shortened,
@@ -21,7 +22,6 @@ from astray.model.fleet_training import (
     share,
     teachers,
 )
-from astray.model.pretrained import pretrained
 from astray.scoring.own_scale import fits
 from astray.simulate import city
 

@@ -24,10 +24,14 @@ import astray
 from astray import Detector, Trajectories
 from astray.core import atomic
 from astray.core.errors import InUseError, ModelFileError
-from astray.model import agents, compact, members
+from astray.features.memory import Forgetting, Memory
+from astray.model import compact, memories
+from astray.model.agent_memory import AgentMemory
 from astray.model.file import PAGE_BYTES, ModelFile, write_model
+from astray.model.memory_bytes import MemoryCodec
 from astray.model.packing import pack, write
 from astray.model.store import MODEL
+from astray.scoring.own_scale import OwnScores
 from astray.simulate import city
 
 NAMES = [f"p{i:02d}" for i in range(5)]
@@ -76,7 +80,7 @@ def beside(path: Path) -> list[str]:
     return sorted(p.name for p in path.parent.iterdir())
 
 
-class TestHowTripsCome:
+class TestTheSameTripsMakeTheSameFile:
     """The same trips make the same file, to the last byte, in whatever order and batches they come."""
 
     @pytest.fixture(scope="class")
@@ -96,7 +100,7 @@ class TestHowTripsCome:
 
     @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(order=st.randoms(use_true_random=False), cuts=st.sets(st.integers(1, 25), max_size=4), saves=st.booleans())
-    def test_order_and_batches(
+    def test_the_same_trips_in_any_order_and_batches_make_the_same_bytes(
         self, kept: Path, further: Trajectories, whole: bytes, tmp_path: Path, order: Any, cuts: set[int], saves: bool
     ) -> None:
         at = list(range(len(further)))
@@ -111,12 +115,12 @@ class TestHowTripsCome:
         fleet.save(tmp_path / "again.astray")
         assert (tmp_path / "again.astray").read_bytes() == whole
 
-    def test_what_waits_on_the_disk_and_how_many_fixes_are_counted_at_a_time(
+    def test_the_bytes_do_not_depend_on_how_much_is_held_in_memory_or_counted_at_a_time(
         self, kept: Path, further: Trajectories, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(members, "HELD_BYTES", 1)
-        monkeypatch.setattr(members, "READY_BYTES", 1)
-        monkeypatch.setattr("astray.model.fleet_features.ENROL_FIXES", 300)
+        monkeypatch.setattr(memories, "HELD_BYTES", 1)
+        monkeypatch.setattr(memories, "READY_BYTES", 1)
+        monkeypatch.setattr("astray.model.many_agents.ENROL_FIXES", 300)
         fleet = opened(kept)
         for i in range(0, len(further), 4):
             fleet.enroll(further[i : i + 4])
@@ -125,7 +129,7 @@ class TestHowTripsCome:
         fleet.save(tmp_path / "again.astray")
         assert (tmp_path / "again.astray").read_bytes() == whole
 
-    def test_nobody_is_measured_to_see_who_waits_and_what_is_known(
+    def test_listing_known_and_waiting_trips_measures_nobody(
         self, kept: Path, further: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fleet = opened(kept)
@@ -134,7 +138,7 @@ class TestHowTripsCome:
         def measure(agent: str, member: Any) -> Any:
             raise AssertionError(f"{agent} was measured")
 
-        monkeypatch.setattr(members, "HELD_BYTES", 1)
+        monkeypatch.setattr(memories, "HELD_BYTES", 1)
         monkeypatch.setattr(fleet.memories_, "measure", measure)
         fleet.enroll(further)
         assert fleet.waiting_ == waiting
@@ -151,7 +155,7 @@ class TestHowTripsCome:
         fleet, new = opened(kept), trips[np.arange(len(trips)) % 5 == 0]
         order = np.random.default_rng(n).permutation(len(new))
         expected = fleet.score(new)[order]
-        monkeypatch.setattr("astray.model.estimator.CHUNK_FIXES", 200)
+        monkeypatch.setattr("astray.detector.CHUNK_FIXES", 200)
         parts = [fleet.score(new[order[i : i + n]]) for i in range(0, len(new), n)]
         assert pl_concat(parts).equals(expected, null_equal=True)
         monkeypatch.setattr(fleet, "n_jobs", 2)
@@ -183,13 +187,14 @@ class TestRows:
         self, path: Path, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[str] = []
-        unpack = agents.Codec.unpack
+        unpack = MemoryCodec.unpack
 
-        def noted(self: agents.Codec, agent: str, data: bytes) -> agents.Member:
-            read.append(agent)
-            return unpack(self, agent, data)
+        def noted(self: MemoryCodec, data: bytes) -> AgentMemory:
+            memory = unpack(self, data)
+            read.extend(trip.agent for trip in memory.counts.trip_ids)
+            return memory
 
-        monkeypatch.setattr(agents.Codec, "unpack", noted)
+        monkeypatch.setattr(MemoryCodec, "unpack", noted)
         before = {name: blob_of(path, name) for name in NAMES[:-1]}
         fleet = opened(path)
         fleet.score(trips.agent("p01")[12:14])
@@ -199,7 +204,9 @@ class TestRows:
         after = {name: blob_of(path, name) for name in NAMES[:-1]}
         assert {name for name in after if after[name] != before[name]} == {"p01"}
 
-    def test_a_change_is_seen_by_who_has_the_file_open(self, path: Path, trips: Trajectories) -> None:
+    def test_a_saved_change_is_seen_by_every_model_that_has_the_file_open(
+        self, path: Path, trips: Trajectories
+    ) -> None:
         reader, writer = opened(path), opened(path)
         assert set(reader.score(trips.agent("p00")[20:22])["history"]) == {12.0}
         writer.enroll(trips.agent("p00")[12:15])
@@ -208,7 +215,7 @@ class TestRows:
         assert set(reader.score(trips.agent("p00")[20:22])["history"]) == {15.0}
         assert reader.agents == ["p00", "p02", "p03"]
 
-    def test_who_was_forgotten_leaves_no_byte_in_the_file(self, path: Path, trips: Trajectories) -> None:
+    def test_a_forgotten_agent_leaves_no_byte_in_the_file(self, path: Path, trips: Trajectories) -> None:
         fleet = opened(path)
         # Some changes first, so that pages are used again.
         fleet.enroll(some(trips, NAMES, 5, 12))
@@ -225,10 +232,10 @@ class TestRows:
         assert b"p02" not in raw
         # Nor do the counts of others know where it went.
         cells = fleet.world_.popularity.agents
-        fresh = Detector().fit(some(trips, ["p00", "p01", "p03"], 12)).popularity_.agents
+        fresh = Detector().fit(some(trips, ["p00", "p01", "p03"], 12)).world_.popularity.agents
         assert len(cells) == len(fresh) == 3
 
-    def test_a_trip_that_was_forgotten_leaves_no_byte_either(self, path: Path, trips: Trajectories) -> None:
+    def test_a_forgotten_trip_leaves_no_byte_in_the_file(self, path: Path, trips: Trajectories) -> None:
         fleet = opened(path)
         keys = fleet.memories_["p01"].counts
         gone = keys.keys[keys.trips == 3]
@@ -265,8 +272,8 @@ class TestRows:
         finally:
             path.parent.chmod(0o700)
 
-    def test_a_fleet_of_fixes_with_a_context_keeps_it(self, path: Path) -> None:
-        codec = agents.Codec(agents.Forgetting(), 4, (("load",), ("driver",)))
+    def test_a_memory_of_trips_with_a_context_keeps_the_context(self, path: Path) -> None:
+        codec = MemoryCodec(Forgetting(), 4, (("load",), ("driver",)))
         trips = Trajectories.from_fixes(
             time=[0, 10, 100, 110], lat=[45.0] * 4, lon=[7.0] * 4, agent="a", trajectory=[*"xxyy"]
         )
@@ -277,13 +284,11 @@ class TestRows:
             trips.trajectory_ids,
             {"load": [1.5, 2.0], "driver": ["é", ""]},
         )
-        memory = agents.Memory().add(
-            {t: np.arange(3, dtype=np.uint64) for t in trips.ids}, dict.fromkeys(trips.ids, 1.0)
-        )
-        back = codec.unpack("a", codec.pack(agents.Member(memory, trips, agents.OwnScores.unknown(2, 4))))
-        assert back.recent is not None
-        assert back.recent.context["load"].tolist() == [1.5, 2.0]
-        assert back.recent.context["driver"].tolist() == ["é", ""]
+        counts = Memory().add({t: np.arange(3, dtype=np.uint64) for t in trips.ids}, dict.fromkeys(trips.ids, 1.0))
+        back = codec.unpack(codec.pack(AgentMemory(counts, trips, OwnScores.unknown(2, 4))))
+        assert back.kept is not None
+        assert back.kept.context["load"].tolist() == [1.5, 2.0]
+        assert back.kept.context["driver"].tolist() == ["é", ""]
 
 
 def pieces(blob: bytes, step: int = 16) -> list[bytes]:
@@ -293,7 +298,7 @@ def pieces(blob: bytes, step: int = 16) -> list[bytes]:
 
 
 class TestWriters:
-    def test_of_two_writers_both_changes_are_there(self, path: Path, trips: Trajectories) -> None:
+    def test_changes_of_different_agents_by_two_writers_are_both_kept(self, path: Path, trips: Trajectories) -> None:
         first, second = opened(path), opened(path)
         first.enroll(trips.agent("p00")[12:14])
         second.enroll(trips.agent("p01")[12:15])
@@ -309,7 +314,7 @@ class TestWriters:
         assert {trip.agent for trip in both.anomalous_} == {"p00", "p01"}
         assert len(both.world_.popularity.agents) == 3
 
-    def test_who_changes_the_same_agent_later_is_refused_and_told(self, path: Path, trips: Trajectories) -> None:
+    def test_the_later_of_two_changes_of_one_agent_is_refused(self, path: Path, trips: Trajectories) -> None:
         first, second, third = opened(path), opened(path), opened(path)
         first.enroll(trips.agent("p00")[12:14])
         second.enroll(trips.agent("p00")[14:16])
@@ -329,19 +334,19 @@ class TestWriters:
         with pytest.raises(InUseError, match="'p04'"):
             second.save(path)
 
-    def test_who_adds_a_trip_that_another_has_just_added_is_refused_and_nothing_is_counted_twice(
+    def test_a_trip_that_two_processes_add_at_once_is_counted_once(
         self, path: Path, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         first, second, new = opened(path), opened(path), trips.agent("p00")[12:14]
-        unknown = second._unknown
+        new_of = second.world_._new
 
         def slowly(given: Trajectories) -> Trajectories:
-            found = unknown(given)
+            found = new_of(given)
             first.enroll(new)
             first.save(path)
             return found
 
-        monkeypatch.setattr(second, "_unknown", slowly)
+        monkeypatch.setattr(second.world_, "_new", slowly)
         second.enroll(new)
         second.save(path)
         assert len(opened(path).memories_["p00"].counts) == 14
@@ -555,7 +560,7 @@ class TestDamage:
             with pytest.raises(ModelFileError, match=way_out):
                 astray.load(path)
 
-    def test_what_is_no_model_is_named(self, tmp_path: Path) -> None:
+    def test_load_says_what_a_file_is_that_is_not_a_model(self, tmp_path: Path) -> None:
         write(tmp_path / "reward", "reward", {}, {})
         with pytest.raises(ModelFileError, match="a reward, not a model; give a file that astray fit"):
             astray.load(tmp_path / "reward")
@@ -597,7 +602,7 @@ class TestDamage:
             go_on()
 
 
-def test_a_fork_reads_and_writes_with_a_connection_of_its_own(path: Path) -> None:
+def test_a_forked_process_opens_its_own_connection(path: Path) -> None:
     file = ModelFile.open(path)
     entry = file.entry("p01")
     assert entry is not None
@@ -614,7 +619,7 @@ def test_a_fork_reads_and_writes_with_a_connection_of_its_own(path: Path) -> Non
     assert sorted(agent for agent, _ in file.entries()) == ["p00", "p02", "p03"]
 
 
-def test_threads_read_at_once(path: Path, trips: Trajectories) -> None:
+def test_threads_that_score_at_once_get_the_scores_of_one(path: Path, trips: Trajectories) -> None:
     fleet, asked = opened(path), [trips.agent(name)[12:14] for name in NAMES] * 4
     expected = [opened(path).score(some) for some in asked]
     with ThreadPoolExecutor(4) as threads:
@@ -627,7 +632,7 @@ class TestCompact:
         st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 40)), max_size=60),
         st.lists(st.text(max_size=5), max_size=9),
     )
-    def test_what_is_packed_comes_back(self, pairs: list[tuple[int, int]], words: list[str]) -> None:
+    def test_packed_arrays_are_read_back_unchanged(self, pairs: list[tuple[int, int]], words: list[str]) -> None:
         unique = sorted(set(pairs))
         keys: NDArray[np.uint64] = np.array([k for k, _ in unique], np.uint64)
         numbers: NDArray[np.int32] = np.array([t for _, t in unique], np.int32)
@@ -639,7 +644,7 @@ class TestCompact:
         assert compact.as_texts(found[3:]) == words
 
     @given(st.binary(max_size=80))
-    def test_anything_else_is_refused_or_arrays(self, blob: bytes) -> None:
+    def test_random_bytes_are_refused_or_read_as_arrays(self, blob: bytes) -> None:
         try:
             compact.unpack_arrays(blob, compact.POSTINGS)
         except ValueError:

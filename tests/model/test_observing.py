@@ -13,9 +13,9 @@ from astray import Detector, Trajectories, TripId
 from astray.core.errors import DataError
 from astray.features.memory import Memory
 from astray.model.inbox import Inbox, ObservingConfig
-from astray.model.observing import Question, alike
+from astray.model.observing import Question, alike, take_trip
 from astray.simulate import city
-from conftest import featurizer_of, memory_of
+from fitted import featurizer_of, memory_of
 
 
 @pytest.fixture(scope="module")
@@ -181,12 +181,14 @@ def test_a_trip_that_was_seen_live_teaches_what_it_does_from_its_fixes(people: T
         final = session.close()
         assert final is not None
         assert was.seen is not None
-        learner = fleet._learner("p00")
-        (live, became), (again, same) = (learner.take(trip, False, final.p_value, seen) for seen in (was.seen, None))
+        memory, common = fleet.memories_["p00"], fleet.world_.common
+        (live, became), (again, same) = (
+            take_trip("p00", memory, common, trip, False, final.p_value, seen) for seen in (was.seen, None)
+        )
         assert became == same == "learned"
         np.testing.assert_array_equal(live.own.trips, again.own.trips)
         for name in ("keys", "trips", "times"):
-            np.testing.assert_array_equal(*(getattr(one.featurizer.memory, name) for one in (live, again)))
+            np.testing.assert_array_equal(*(getattr(one.counts, name) for one in (live, again)))
 
 
 def test_a_reward_of_ones_own_cannot_learn_trip_by_trip(people: Trajectories) -> None:

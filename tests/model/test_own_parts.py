@@ -14,7 +14,7 @@ from astray import Detector, Trajectories
 from astray.core.errors import DataError, ModelFileError
 from astray.irl import counterfactuals
 from astray.simulate import city
-from conftest import featurizer_of
+from fitted import featurizer_of
 
 Array = NDArray[Any]
 

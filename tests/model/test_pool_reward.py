@@ -10,7 +10,7 @@ import astray
 from astray import Detector, Trajectories
 from astray.cli import main
 from astray.simulate import city
-from conftest import featurizer_of, kept_of, memory_of
+from fitted import featurizer_of, kept_of, memory_of
 
 LITTLE = {"iterations": 2}
 
@@ -22,18 +22,22 @@ def vehicles() -> Trajectories:
 
 @pytest.fixture(scope="module")
 def pool(vehicles: Trajectories) -> Detector:
-    return Detector(**LITTLE).fit(vehicles)
+    return Detector(**LITTLE, pooled=True).fit(vehicles)
 
 
-def test_trips_of_several_agents_are_a_pool_and_those_of_one_are_not(vehicles: Trajectories, pool: Detector) -> None:
+def test_pooled_trips_make_a_reward_of_the_pool_and_trips_of_one_agent_do_not(
+    vehicles: Trajectories, pool: Detector
+) -> None:
     assert pool.reward_.of_a_pool
     one = vehicles.agent("p00")
     assert not Detector(**LITTLE).fit(one).reward_.of_a_pool
-    assert not Detector(preset="shared", **LITTLE).fit(vehicles).reward_.of_a_pool
+    assert not Detector(preset="shared", **LITTLE, pooled=True).fit(vehicles).reward_.of_a_pool
     assert Detector(preset="own", **LITTLE).fit(one).reward_.of_a_pool
 
 
-def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajectories, pool: Detector) -> None:
+def test_the_scale_of_a_pool_is_set_by_trips_that_it_has_not_learned_from(
+    vehicles: Trajectories, pool: Detector
+) -> None:
     learned, known = pool.reward_.made["pool"], memory_of(pool).own.known(len(pool.reward_.aspects))
     assert learned + len(known) == len(vehicles)
     assert len(known) == pytest.approx(len(vehicles) / 5, rel=0.5)
@@ -42,10 +46,8 @@ def test_its_scale_is_set_by_trips_that_it_has_not_learned_from(vehicles: Trajec
     assert featurizer_of(pool).memory.history == len(vehicles)
 
 
-def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, tmp_path: Path) -> None:
-    old, new = vehicles[: len(vehicles) - 20], vehicles[len(vehicles) - 20 :]
-    detector = Detector(**LITTLE).fit(old)
-    detector.save(tmp_path / "pool.astray")
+def test_further_trips_are_counted_and_the_reward_stays(vehicles: Trajectories, pool: Detector, tmp_path: Path) -> None:
+    pool.save(tmp_path / "pool.astray")
     again = astray.load(tmp_path / "pool.astray")
     assert again.score(vehicles).equals(pool.score(vehicles), null_equal=True)
     before, new = again.reward_.trip, city(people=13, days=8, seed=4).trips

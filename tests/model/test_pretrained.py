@@ -13,11 +13,11 @@ from astray import Detector
 from astray.core.errors import DataError, ModelFileError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.irl.shared import BANDS
-from astray.model.fleet_training import SharingConfig
 from astray.model.packing import read
+from astray.model.plain_values import plain
 from astray.model.pretrained import KIND, pretrained, read_reward, write_reward
 from astray.model.pretraining import Recipe, pretrain
-from astray.model.values import plain
+from astray.model.shared_training import SharingConfig
 from astray.scoring.own_scale import fits
 from astray.simulate import city
 

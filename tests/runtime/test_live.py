@@ -26,7 +26,7 @@ from astray.runtime.session import MAX_RATE
 from astray.runtime.trip import SETTLED, TOGETHER, score_open
 from astray.scoring.normality import trip_normality
 from astray.simulate import city
-from conftest import QUICK, claimed, featurizer_of
+from fitted import QUICK, claimed, featurizer_of
 
 Fix = tuple[float, float, float]
 

@@ -29,7 +29,7 @@ from astray.runtime.json_fixes import MAX_LINE
 from astray.runtime.position import TAIL, Position
 from astray.runtime.state import State, fingerprint
 from astray.simulate import city
-from conftest import QUICK
+from fitted import QUICK
 
 Event = dict[str, Any]
 

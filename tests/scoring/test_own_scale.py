@@ -19,7 +19,7 @@ from astray.scoring.normality import Location, locate
 from astray.scoring.own_scale import OwnScale, OwnScores, most_suspect, own_weights, somebody_elses
 from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import city, world
-from conftest import contents_of, featurizer_of, memory_of, write_contents
+from fitted import featurizer_of, memory_of
 
 WEIGHTS = (1.0, 0.3, 0.3, 0.3)
 SCALE = ScaleConfig()
@@ -287,17 +287,6 @@ class TestConfigured:
             for table in (model.score(trips.agent("p01"), eps=-2.0) for model in (hasty, patient))
         ]
         assert not np.array_equal(*lasted, equal_nan=True)
-
-    def test_files_that_do_not_tell_have_the_defaults(self, tmp_path: Path) -> None:
-        trips = city(people=2, days=14, seed=0).trips
-        own = Detector(suspect=False).fit(trips.agent("p00"))
-        own.save(tmp_path / "now.astray")
-        file = contents_of(tmp_path / "now.astray")
-        parameters = {k: v for k, v in file.values["parameters"].items() if k not in ("scaling", "observing")}
-        write_contents(tmp_path / "then.astray", file.kind, file.values | {"parameters": parameters}, file.arrays)
-        then = load(tmp_path / "then.astray")
-        assert repr(then) == "Detector(suspect=False)"
-        np.testing.assert_array_equal(then.score_samples(trips), own.score_samples(trips))
 
     @pytest.mark.parametrize("wrong", [{"odd": 0.0}, {"suspect_from": 2.0}, {"prior_trips": 0.0}, {"even": 1.0}])
     def test_what_cannot_be_is_refused(self, wrong: dict[str, float]) -> None:

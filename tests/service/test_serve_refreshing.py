@@ -14,8 +14,8 @@ from test_serve_scoring import NOW, Serving, copied, life, made_once
 
 from astray.core.processes import Aside
 from astray.core.trajectories import Trajectories
-from astray.model.fleet_training import GoingOnConfig
-from astray.service import memories
+from astray.model.shared_training import GoingOnConfig
+from astray.service import served_model
 from astray.service import service as services
 from astray.service.batches import Batch, FeedFix, Receipt
 from astray.service.review import refresh
@@ -62,21 +62,21 @@ def test_a_recalibrated_agent_keeps_its_old_memory_for_its_open_trip(serving: Se
     assert serving.store.writer.value("SELECT checksum FROM memories") != before
     assert serving.store.writer.value("SELECT count(*) FROM pins") == 1
     serving.do(lambda scorer: swap_in(scorer, made))  # it has changed meanwhile: nothing happens
-    fleet = memories.ServedModel.open(serving.store.writer).detector
+    fleet = served_model.ServedModel.open(serving.store.writer).detector
     assert fleet.memories_["p01"].measured
 
 
 def test_a_new_reward_scores_new_trips_and_recalibrates_everybody(serving: Serving):
     connection = serving.store.writer
-    fleet = memories.ServedModel.open(connection).detector
+    fleet = served_model.ServedModel.open(connection).detector
     parts = dict(fleet.shared_parts)
     before = fleet.memories_["p01"].own.trips
     trip = connection.value("SELECT trip FROM agents")
     serving.do(lambda scorer: swap_in(scorer, NewReward(1, 100, tuple(parts.items()))))
-    assert memories.version_in_use(connection) == 2
+    assert served_model.version_in_use(connection) == 2
     assert connection.rows("SELECT agent, model FROM pins") == [("p01", 1)]
     assert connection.value("SELECT count(*) FROM models WHERE version = 1") == len(parts)  # a trip is scored by it
-    again = memories.ServedModel.open(connection).detector.memories_["p01"]
+    again = served_model.ServedModel.open(connection).detector.memories_["p01"]
     assert again.measured
     assert again.own.trips.shape == before.shape
     serving.scorer.reopen()
@@ -89,7 +89,7 @@ def test_a_new_reward_scores_new_trips_and_recalibrates_everybody(serving: Servi
 
 def test_a_trip_of_an_earlier_model_can_still_be_explained(serving: Serving):
     connection = serving.store.writer
-    parts = tuple(memories.ServedModel.open(connection).detector.shared_parts.items())
+    parts = tuple(served_model.ServedModel.open(connection).detector.shared_parts.items())
     serving.do(lambda scorer: scorer.end_silent(NOW + 5000.0), NOW + 5000.0)
     trip = connection.value("SELECT trip FROM trips WHERE state = 'learned' ORDER BY started DESC LIMIT 1")
     before = explain(connection, Task("p01", trip))
@@ -107,7 +107,7 @@ def test_the_first_trip_of_a_new_agent_keeps_its_model_after_a_restart(tmp_path:
     for restart in (False, True):
         stranger = Serving(open_store(tmp_path / str(restart)))
         stranger.take(fixes[:7])
-        parts = tuple(memories.ServedModel.open(stranger.store.writer).detector.shared_parts.items())
+        parts = tuple(served_model.ServedModel.open(stranger.store.writer).detector.shared_parts.items())
         stranger.do(lambda scorer, parts=parts: swap_in(scorer, NewReward(1, 100, parts)))
         if restart:
             stranger.scorer.reopen()
@@ -136,12 +136,12 @@ def thinned(trips: Trajectories, step: int) -> Trajectories:
 
 def learned_store(folder: Path, past: Trajectories) -> Store:
     """A store that has learned trips, without having scored each of them."""
-    fleet = memories.blank_model()
+    fleet = served_model.blank_model()
     fleet.enroll(past)
     fleet.save(folder / "fleet.astray")
     store = open_store(folder / "store")
     with store.writer.transaction():
-        memories.begin(store.writer, folder / "fleet.astray")
+        served_model.begin(store.writer, folder / "fleet.astray")
         n = dict.fromkeys(past.agents, 0)
         for trip in past:
             ((agent, name),) = trip.ids
@@ -205,10 +205,10 @@ def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_
     try:
         under_way, rest = fixes[0][:4], fixes[0][4:]
         live.send(under_way)
-        assert memories.version_in_use(live.reader) == 1
-        before = memories.ServedModel.open(live.reader).detector
-        live.until(lambda: memories.version_in_use(live.reader) == 2)
-        after = memories.ServedModel.open(live.reader).detector
+        assert served_model.version_in_use(live.reader) == 1
+        before = served_model.ServedModel.open(live.reader).detector
+        live.until(lambda: served_model.version_in_use(live.reader) == 2)
+        after = served_model.ServedModel.open(live.reader).detector
         assert after.reward_.made["went_on"] == before.reward_.made.get("went_on", 0) + 1
         assert after.score(past[:12])["score"].to_list() != before.score(past[:12])["score"].to_list()
         # The trip under way is scored by the model that it began with, the next one by the new one.
@@ -232,7 +232,7 @@ def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_
         was = live.reader.value(checksum)
         live.service.write(lambda connection: note_refresh(connection, Last(0.0, 10_000))).result(60)
         live.until(lambda: live.reader.value(checksum) != was)
-        assert memories.version_in_use(live.reader) == 2
+        assert served_model.version_in_use(live.reader) == 2
         # A trip of the first model is explain by the one in use.
         name = past.agent("p00").ids[0]
         told_of = live.service.explainer.submit(Task(*name)).result(60)

@@ -15,7 +15,7 @@ import pytest
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray.service import memories, preferences
+from astray.service import preferences, served_model
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.preferences import Preferences
 from astray.service.review.erasure import erase, remove_old
@@ -51,7 +51,7 @@ class Serving:
     def __init__(self, store: Store, limits: Limits | None = None) -> None:
         self.store = store
         with store.writer.transaction():
-            memories.begin(store.writer, None)
+            served_model.begin(store.writer, None)
         self.scorer = Scorer(store.writer, limits)
 
     def do(self, work: Callable[[Scorer], Any], now: float = NOW) -> Any:
@@ -176,7 +176,7 @@ def test_the_scores_are_those_of_the_fleet_for_the_same_trips(undisturbed: Servi
     asked = "SELECT trip, started, ended, score, p_value FROM trips WHERE agent = 'p01' ORDER BY started"
     *_, (name, start, end, score, p_value) = undisturbed.store.writer.rows(asked)
     serving.live([fix for fix in fixes if fix.time <= start])  # the last of these ends the trip before
-    fleet = memories.ServedModel.open(sqlite.writer).detector
+    fleet = served_model.ServedModel.open(sqlite.writer).detector
     table = fleet.score(stored_trip(undisturbed.store.writer, "p01", name, start, end))
     assert table["score"][0] == pytest.approx(score, abs=2e-3)
     assert table["p_value"][0] == pytest.approx(p_value, abs=2e-2)
@@ -262,7 +262,7 @@ def test_a_late_batch_gives_the_same_trips_as_in_time(undisturbed: Serving, sqli
     assert sqlite.writer.rows(cut) == undisturbed.store.writer.rows(cut)
     assert sqlite.writer.value("SELECT count(*) FROM trips WHERE late = 1") >= 1
     learned = [
-        memories.ServedModel.open(s.writer).detector.memories_["p01"].counts.trip_ids
+        served_model.ServedModel.open(s.writer).detector.memories_["p01"].counts.trip_ids
         for s in (sqlite, undisturbed.store)
     ]
     assert set(learned[0]) == set(learned[1])
@@ -328,7 +328,7 @@ def reviewed(lived: Path, tmp_path: Path) -> Iterator[Serving]:
 
 
 def remembered(serving: Serving) -> set[str]:
-    memory = memories.ServedModel.open(serving.store.writer).detector.memories_["p00"].counts
+    memory = served_model.ServedModel.open(serving.store.writer).detector.memories_["p00"].counts
     return {trip_name(*trip) for trip in memory.trip_ids}
 
 
@@ -460,7 +460,7 @@ def test_a_learned_trip_called_an_anomaly_is_unlearned(reviewed: Serving):
     assert item in remembered(reviewed)
     reviewed.do(lambda s: give_verdict(s.connection, item, "anomaly", "ana", NOW, 600.0))
     reviewed.do(lambda s: teach_due(s, NOW + 601.0), NOW + 601.0)
-    member = memories.ServedModel.open(reviewed.store.writer).detector.memories_["p00"]
+    member = served_model.ServedModel.open(reviewed.store.writer).detector.memories_["p00"]
     assert item not in remembered(reviewed)
     assert item in {trip_name(*trip) for trip in member.inbox.rejected.trip_ids}
     assert item not in {trip_name(*trip) for trip in member.kept.ids}
@@ -601,20 +601,20 @@ def test_rows_beyond_the_retention_time_are_deleted_and_memories_stay(reviewed: 
 
 def test_a_store_takes_one_model_and_refuses_another(tmp_path: Path):
     trips = city(people=2, days=6, seed=1).trips
-    fleet = memories.blank_model()
+    fleet = served_model.blank_model()
     fleet.enroll(trips)
     for name, some in (("one", trips), ("other", trips[:-1])):
-        fleet = memories.blank_model()
+        fleet = served_model.blank_model()
         fleet.enroll(Trajectories.concat([some]))
         fleet.save(tmp_path / f"{name}.astray")
     store = open_store(tmp_path / "store")
     with store.writer.transaction():
-        memories.begin(store.writer, tmp_path / "one.astray")
-    known = memories.ServedModel.open(store.writer).detector
+        served_model.begin(store.writer, tmp_path / "one.astray")
+    known = served_model.ServedModel.open(store.writer).detector
     assert known.agents == ["p00", "p01"]
-    assert known.score(trips[:3]).equals(memories.load(tmp_path / "one.astray").score(trips[:3]))
-    memories.begin(store.writer, tmp_path / "one.astray")
-    memories.begin(store.writer, None)
+    assert known.score(trips[:3]).equals(served_model.load(tmp_path / "one.astray").score(trips[:3]))
+    served_model.begin(store.writer, tmp_path / "one.astray")
+    served_model.begin(store.writer, None)
     with pytest.raises(ValueError, match="another model"):
-        memories.begin(store.writer, tmp_path / "other.astray")
+        served_model.begin(store.writer, tmp_path / "other.astray")
     store.close()

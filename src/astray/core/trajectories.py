@@ -89,7 +89,7 @@ class Trajectories:
         self.offsets, self.agent_ids, self.trajectory_ids = offsets, agent_ids, trajectory_ids
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._trusted, tuple(self._grouped())
+        return self.unchecked, tuple(self._grouped())
 
     def _grouped(self) -> Grouped:
         """Returns the arrays."""
@@ -174,7 +174,7 @@ class Trajectories:
             raise DataError(
                 "these sets of trajectories have no column in common", remedy="concatenate fixes or steps, not both"
             )
-        return cls._trusted(
+        return cls.unchecked(
             {name: np.concatenate([p.columns[name] for p in parts]) for name in columns},
             np.r_[0, np.cumsum(np.concatenate([p.lengths for p in parts]))].astype(np.int64),
             np.concatenate([p.agent_ids for p in parts]),
@@ -183,7 +183,7 @@ class Trajectories:
         )
 
     @classmethod
-    def _trusted(
+    def unchecked(
         cls,
         columns: dict[str, Array],
         offsets: NDArray[np.int64],
@@ -250,6 +250,14 @@ class Trajectories:
         """Returns True if these are GPS fixes (``time``, ``lat``, ``lon``)."""
         return all(name in self.columns for name in FIX_COLUMNS)
 
+    def holds(self, *columns: str) -> bool:
+        """Returns True if there are these columns."""
+        return all(name in self.columns for name in columns)
+
+    def is_like(self, other: Trajectories) -> bool:
+        """Returns True if both are of one kind: one has all columns of the other."""
+        return self.holds(*other.columns) or other.holds(*self.columns)
+
     # ---------------------------------------------------------------- slicing
 
     def __getitem__(self, which: int | slice | ArrayLike) -> Trajectories:
@@ -277,7 +285,7 @@ class Trajectories:
     def _run(self, start: int, stop: int) -> Trajectories:
         """Returns neighbouring trajectories, as views of the same memory."""
         lo, hi = self.offsets[start], self.offsets[stop]
-        return self._trusted(
+        return self.unchecked(
             {name: values[lo:hi] for name, values in self.columns.items()},
             self.offsets[start : stop + 1] - lo,
             self.agent_ids[start:stop],
@@ -289,7 +297,7 @@ class Trajectories:
         lengths = self.lengths[index]
         offsets = np.r_[0, np.cumsum(lengths)].astype(np.int64)
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][index] - offsets[:-1], lengths)
-        return self._trusted(
+        return self.unchecked(
             {name: values[rows] for name, values in self.columns.items()},
             offsets,
             self.agent_ids[index],

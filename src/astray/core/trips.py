@@ -206,7 +206,7 @@ def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
     >>> trips.trajectory_ids.tolist(), trips.lengths.tolist()
     (['1970-01-01T00:00:00Z', '1970-01-01T02:30:00Z'], [3, 2])
     """
-    return Trajectories._trusted(*cut_raw(fixes._grouped(), np.ones(len(fixes), np.bool_), rules))
+    return Trajectories.unchecked(*cut_raw(fixes._grouped(), np.ones(len(fixes), np.bool_), rules))
 
 
 def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = None) -> Grouped:

@@ -196,7 +196,7 @@ def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[
         for x, y, row in zip(lon, lat, _textual(frame.drop("lat", "lon")).iter_rows(named=True), strict=True):
             yield _feature("Point", [x, y], row)
         return
-    if trips is None or not trips.is_gps:
+    if trips is None or not trips.holds("time", "lat", "lon"):
         raise AstrayError(
             "there are no places in this table, so it cannot be GeoJSON", remedy="write .parquet, .csv or .jsonl"
         )

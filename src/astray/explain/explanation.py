@@ -226,7 +226,7 @@ def explain_fixes(
         sides = either_side(featurizer, rows, number)
     segments = scores.segments(np.array([bounds.eps]))
     if steps is None or not len(steps):
-        return _explanation(scores, bounds, segments, [], habitual)
+        return explain_segments(scores, bounds, segments, [], habitual)
     spans = [slice(s.start, s.stop) for s in segments]
     words: list[tuple[str, dict[str, float]]]
     if isinstance(encoder, FamiliarityEncoder):
@@ -239,7 +239,7 @@ def explain_fixes(
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
-    explanation = _explanation(scores, bounds, segments, words, habitual, expected, passed)
+    explanation = explain_segments(scores, bounds, segments, words, habitual, expected, passed)
     return replace(explanation, reasons=_reasons(scores, featurizer, sides))
 
 
@@ -283,10 +283,10 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
         odd = odd_numbers(pairs[at], past, world.scale, n_states, normality)
         said = "; ".join(o.words(n_states) for o in odd) or "no single number of it sets it apart from past steps"
         words.append((f"at step {at} {said}", {}))
-    return _explanation(scores, bounds, segments, words)
+    return explain_segments(scores, bounds, segments, words)
 
 
-def _explanation(
+def explain_segments(
     scores: Scores,
     bounds: Bounds,
     segments: Sequence[Segment],
@@ -295,7 +295,10 @@ def _explanation(
     expected: Sequence[Way] = (),
     passed: Floats | None = None,
 ) -> Explanation:
-    """Puts an explanation together; ``words`` holds words and counts per segment, ``passed`` a count per usable fix."""
+    """Returns the explanation of the one trip in ``scores``.
+
+    ``words`` has a text and counts for each segment, ``passed`` a number for each usable fix.
+    """
     trip, chunk, of = scores.trips, scores.chunk, scores.of_trips
     of_fixes = {"normality": scores.normality, "uncertainty": scores.uncertainty}
     if passed is not None and len(passed):
@@ -308,9 +311,9 @@ def _explanation(
     return Explanation(
         agent=str(trip.agent_ids[0]),
         trajectory=str(trip.trajectory_ids[0]),
-        time=trip.columns["time"] if trip.is_gps else np.arange(trip.n_rows, dtype=np.float64),
-        lat=trip.columns["lat"] if trip.is_gps else np.zeros(0),
-        lon=trip.columns["lon"] if trip.is_gps else np.zeros(0),
+        time=trip.columns.get("time", np.arange(trip.n_rows, dtype=np.float64)),
+        lat=trip.columns.get("lat", np.zeros(0)),
+        lon=trip.columns.get("lon", np.zeros(0)),
         normality=scored["normality"],
         uncertainty=scored["uncertainty"],
         passed=scored.get("passed", np.zeros(0)),

@@ -144,7 +144,7 @@ class Featurizer:
         cls, fixes: Trajectories, config: FeaturizerConfig, rng: np.random.Generator, encoder: Encoder | None = None
     ) -> Featurizer:
         """Makes a featurizer with an empty memory, centred on some fixes; ``encoder`` replaces the configured one."""
-        if not fixes.is_gps:
+        if not fixes.holds("time", "lat", "lon"):
             raise DataError(
                 "these trajectories have no columns time, lat and lon",
                 remedy="use a StepDemonstrator for states and actions",

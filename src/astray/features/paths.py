@@ -60,7 +60,7 @@ def make_paths(
     n = len(offsets) - 1
     blank = np.full(n, "")
     columns = {"time": time, "xy": xy} | ({} if row is None else {"row": row})
-    return Trajectories._trusted(
+    return Trajectories.unchecked(
         columns,
         np.asarray(offsets, np.int64),
         blank if agent_ids is None else agent_ids,
@@ -75,7 +75,7 @@ def of_trips(paths: Trajectories, trips: Array) -> Trajectories:
     number[trips] = np.arange(len(trips))
     kept = paths[number[paths.context["trip"]] >= 0]
     context = {**kept.context, "trip": number[kept.context["trip"]]}
-    return Trajectories._trusted(dict(kept.columns), kept.offsets, kept.agent_ids, kept.trajectory_ids, context)
+    return Trajectories.unchecked(dict(kept.columns), kept.offsets, kept.agent_ids, kept.trajectory_ids, context)
 
 
 def resample(paths: Trajectories, interval: float) -> Trajectories:
@@ -133,7 +133,7 @@ def _at(paths: Trajectories, first: Array, interval: Array, count: Array) -> Tra
 
 
 def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Trajectories:
-    return Trajectories._trusted(
+    return Trajectories.unchecked(
         {"time": time, "xy": xy},
         offsets.astype(np.int64),
         paths.agent_ids,

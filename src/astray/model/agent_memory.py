@@ -218,4 +218,4 @@ def as_kept(trips: Trajectories, config: FeaturizerConfig, precision: Mapping[st
     """Rounds trips as a file holds them; keeps the context that the featurizer looks at."""
     columns = {name: np.rint(trips.columns[name] * per) / per for name, per in precision.items()}
     context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
-    return Trajectories._trusted(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)
+    return Trajectories.unchecked(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)

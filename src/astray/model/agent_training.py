@@ -21,11 +21,11 @@ from astray.irl.shared import Reward
 from astray.irl.step_demonstrator import StepDemonstrator
 from astray.model.checkpoint import PolicyCheckpoint
 from astray.model.configuration import own_explorers, scale_config
-from astray.model.overlap import warn_of_overlap
+from astray.model.overlapping_runs import warn_of_overlap
 from astray.model.parameters import Parameters
-from astray.model.trained import Trained
-from astray.model.training import drawn, sample, thin
-from astray.model.updating import check_steps
+from astray.model.step_model import StepModel
+from astray.model.trip_samples import drawn, sample, thin
+from astray.model.trip_selection import check_steps
 from astray.scoring.normality import Calibration, calibrate, out_of_bag
 from astray.scoring.scale_config import ScaleConfig
 from astray.scoring.scores import CHUNK_FIXES
@@ -102,9 +102,9 @@ def _background(
     if parameters.background is None:
         return None
     made = parameters.background(_not_held_out(trips, config), rng)
-    if not isinstance(made, Trajectories) or not len(made) or made.is_gps != trips.is_gps:
+    if not isinstance(made, Trajectories) or not len(made) or not made.is_like(trips):
         raise DataError(f"the background gave {made!r}", remedy="return Trajectories of the kind that it was given")
-    if not made.is_gps:
+    if made.holds("state"):
         check_steps(made, trips, "the background's ")
     return made
 
@@ -119,7 +119,7 @@ def train(
     rng: np.random.Generator,
     population: Trajectories | None,
     start: Learned | None = None,
-) -> Trained:
+) -> StepModel:
     """Learns a reward from a demonstrator and returns the fitted parts of a detector; ``start`` is resumed."""
     from astray.irl.trainer import learn_agent_reward
 
@@ -135,8 +135,8 @@ def train(
     kept = sample(trips, parameters.keep, rng)
     if isinstance(demonstrator, GpsDemonstrator):
         thinned = thin(demonstrator.featurizer.prepare(kept), demonstrator.featurizer)
-        return Trained(reward, calibration, demonstrator.featurizer, None, thinned, generated)
-    return Trained(reward, calibration, None, replace(demonstrator, trajectories=kept), kept, generated)
+        return StepModel(reward, calibration, demonstrator.featurizer, None, thinned, generated)
+    return StepModel(reward, calibration, None, replace(demonstrator, trajectories=kept), kept, generated)
 
 
 def calibrate_scores(

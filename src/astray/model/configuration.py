@@ -15,7 +15,7 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.irl.step_demonstrator import STEP_COUNTERFACTUALS
 from astray.model.inbox import ObservingConfig
 from astray.model.parameters import Parameters
-from astray.model.values import configured
+from astray.model.plain_values import configured
 from astray.scoring.scale_config import ScaleConfig
 
 if TYPE_CHECKING:

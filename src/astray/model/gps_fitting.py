@@ -19,13 +19,13 @@ from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.shared import Reward
 from astray.model.agent_memory import FINE, as_kept
 from astray.model.configuration import featurizer_config, hours_from, own_explorers, scale_config
-from astray.model.fleet_training import go_on, popularity_of
 from astray.model.parameters import Parameters
+from astray.model.plain_values import plain
 from astray.model.pool_reward import pool_reward
 from astray.model.pretrained import pretrained, read_reward
-from astray.model.training import drawn, thin
-from astray.model.updating import without
-from astray.model.values import plain
+from astray.model.shared_training import go_on, popularity_of
+from astray.model.trip_samples import drawn, thin
+from astray.model.trip_selection import without
 from astray.scoring.own_scale import OwnScores, fits, scored_past
 
 KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)

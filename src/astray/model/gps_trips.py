@@ -32,6 +32,7 @@ from astray.model.observing import LEARNED, Observed, Outcome, Question, drift_o
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed, pack_reward, unpack_reward
+from astray.model.plain_values import plain
 from astray.model.shared_parts import (
     pack_popularity,
     pack_trip_ids,
@@ -39,11 +40,10 @@ from astray.model.shared_parts import (
     unpack_popularity,
     unpack_weights,
 )
-from astray.model.steps import learn_own_reward
+from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
-from astray.model.training import remember, sample
-from astray.model.updating import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
-from astray.model.values import plain
+from astray.model.trip_samples import remember, sample
+from astray.model.trip_selection import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
 from astray.model.worlds import Level, World
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
@@ -51,6 +51,9 @@ from astray.scoring.own_scale import fits
 from astray.scoring.scores import AgentModel, Chunk, Scores
 
 Array = NDArray[Any]
+
+POOL = ""
+"""The name of the memory of a pool."""
 
 
 @dataclass(eq=False)
@@ -151,7 +154,7 @@ class GpsTrips(World):
         weights = aspect_weights(reward.aspects, parameters.look_for, pool)
         enrol = gps_fitting.enrol_pool if pool else gps_fitting.enrol_one
         enrolled = enrol(parameters, past, featurizer, rest, rng, reward, weights)
-        name = trips.agents[0] if len(trips.agents) == 1 else ""
+        name = trips.agents[0] if len(trips.agents) == 1 else POOL
         world = cls._of(parameters, name, enrolled, home_of(trips))
         world.anomalous = frozenset(anomalous.ids)
         world._reject(name, anomalous)
@@ -224,7 +227,14 @@ class GpsTrips(World):
         memory = self.memories[name]
         inbox = memory.inbox.without(learned).allow(learned).reject(refused).know(proved)
         suspects = tuple(trip for trip in memory.suspects if trip not in refused)
-        self.memories[name] = replace(memory, inbox=inbox, suspects=suspects)
+        after = replace(memory, inbox=inbox, suspects=suspects)
+        if name and {trip.agent for trip in after.counts.trip_ids} - {
+            name,
+            "",
+        }:  # others have joined the agent: from now on it is one of a pool
+            del self.memories[name]
+            name = POOL
+        self.memories[name] = after
         self.anomalous = (self.anomalous | refused) - learned
 
     def _go_on(
@@ -504,11 +514,11 @@ class GpsTrips(World):
 
     @property
     def agents(self) -> list[str]:
-        """The agents whose trips the model has learned from, sorted by name if they have memories of their own."""
+        """The agents whose trips the model has learned from, sorted by name."""
         if not self.is_one:
             return self.memories.names()
         name, memory = self.sole
-        return [name] if name else list(dict.fromkeys(trip.agent for trip in memory.counts.trip_ids))
+        return [name] if name else sorted({trip.agent for trip in memory.counts.trip_ids})
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
         """Returns the agents of these trips that the model does not know; a pool is asked about anybody."""

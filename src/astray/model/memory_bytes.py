@@ -19,7 +19,7 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
 from astray.irl.shared import Reward
 from astray.model.agent_memory import COARSE, FINE, AgentMemory
-from astray.model.compact import (
+from astray.model.array_bytes import (
     KEYS,
     POSTINGS,
     TEXTS,
@@ -195,7 +195,7 @@ class MemoryCodec:
         if not possible or any(len(values) != len(ids) for values in context.values()):
             raise ValueError("no agent can make its trips")
         agents, names = (np.array(part) for part in zip(*ids, strict=True))
-        return Trajectories._trusted({"time": time, "lat": lat, "lon": lon}, offsets, agents, names, context)
+        return Trajectories.unchecked({"time": time, "lat": lat, "lon": lon}, offsets, agents, names, context)
 
 
 def _pack_pool(memory: AgentMemory) -> tuple[list[str], Array]:

@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from astray.core.atomic import replacing
 from astray.core.errors import ModelFileError
-from astray.model.values import plain, restore
+from astray.model.plain_values import plain, restore
 
 Array = NDArray[Any]
 FilePath = str | os.PathLike[str]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from astray.features.featurizer import FeaturizerConfig
     from astray.irl.dynamics import Dynamics
     from astray.irl.learn_config import LearnConfig
-    from astray.model.fleet_training import GoingOnConfig
     from astray.model.inbox import ObservingConfig
-    from astray.model.training import Progress
+    from astray.model.shared_training import GoingOnConfig
+    from astray.model.trip_samples import Progress
     from astray.scoring.scale_config import ScaleConfig
 
 EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
@@ -63,7 +63,7 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
         None, EXPERT.format("astray.model.inbox.ObservingConfig")
     )
     sharing: GoingOnConfig | Mapping[str, Any] | None = parameter(
-        None, EXPERT.format("astray.model.fleet_training.GoingOnConfig")
+        None, EXPERT.format("astray.model.shared_training.GoingOnConfig")
     )
     suspect: bool = parameter(
         True,

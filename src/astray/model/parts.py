@@ -28,7 +28,7 @@ from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward
 from astray.model.packing import Contents, pack_text
-from astray.model.values import plain
+from astray.model.plain_values import plain
 from astray.scoring.decisions import ByContext, ByHour, Threshold
 from astray.scoring.lengths import LengthScale
 from astray.scoring.normality import Calibration, Location, Sample
@@ -37,6 +37,7 @@ Array = NDArray[Any]
 Names = tuple[str, ...]
 Layers = tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 
+STEP_COLUMNS = ("state", "action")
 LARGEST = 1e9
 """No weight of a reward, and no mean or scale of a feature, is as large."""
 
@@ -352,7 +353,7 @@ def pack_trips(name: str, trips: Trajectories) -> Packed:
         **pack_text(f"{name}.agents", trips.agent_ids.tolist()),
         **pack_text(f"{name}.ids", trips.trajectory_ids.tolist()),
     }
-    columns = FIX_COLUMNS if trips.is_gps else ("state", "action")
+    columns = tuple(c for c in (*FIX_COLUMNS, *STEP_COLUMNS) if c in trips.columns)
     arrays |= {f"{name}.{c}": trips.columns[c].astype(np.float64) for c in columns}
     context = {}
     for i, (column, values) in enumerate(trips.context.items()):
@@ -369,7 +370,7 @@ def unpack_trips(model: Contents, name: str) -> Trajectories:
     """Kept trajectories."""
     inside = model.within(name)
     names = inside.value("columns", tuple[str, ...])
-    if names not in (FIX_COLUMNS, ("state", "action")):
+    if names not in (FIX_COLUMNS, STEP_COLUMNS):
         raise model.wrong(f"{name} has the columns {names}")
     flat = names == FIX_COLUMNS
     columns = {c: model.array(f"{name}.{c}", np.float64, *((None,) if flat else (None, None))) for c in names}

@@ -21,9 +21,9 @@ from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.shared import Reward
 from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.model.checkpoint import restore_reward
-from astray.model.fleet_training import refer
 from astray.model.parameters import Parameters
-from astray.model.training import drawn
+from astray.model.shared_training import refer
+from astray.model.trip_samples import drawn
 
 
 @dataclass(frozen=True)

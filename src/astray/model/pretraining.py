@@ -12,8 +12,8 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.shared import Reward
-from astray.model.fleet_training import SharingConfig, share
-from astray.model.values import plain
+from astray.model.plain_values import plain
+from astray.model.shared_training import SharingConfig, share
 from astray.simulate import Variety, world
 
 Progress = Callable[[float], None]
@@ -45,7 +45,7 @@ class Recipe:
 def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:
     """Learns a reward from simulated people, and returns it; ``progress`` is called with the finished share.
 
-    >>> from astray.model.fleet_training import SharingConfig
+    >>> from astray.model.shared_training import SharingConfig
     >>> little = SharingConfig(memories=1, demonstrations=8, imagined=4, reference=20)
     >>> reward = pretrain(Recipe(towns=1, cities=0, people=3, days=21, iterations=1, sharing=little))
     >>> reward.aspects, reward.made["towns"]

@@ -12,7 +12,7 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Memory
 from astray.features.popularity import NO_KEYS, Counted, Popularity, Visits
 from astray.irl.shared import Reward
-from astray.model.compact import (
+from astray.model.array_bytes import (
     KEYS,
     POSTINGS,
     TEXTS,

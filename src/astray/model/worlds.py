@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Level = Callable[[Trajectories, Calibration], float]
 
-WORLDS = {"trips": "astray.model.gps_trips:GpsTrips", "steps": "astray.model.steps:Steps"}
+WORLDS = {"trips": "astray.model.gps_trips:GpsTrips", "steps": "astray.model.steps_world:Steps"}
 """The worlds by the name that a model file holds; the first one that takes the trajectories is used."""
 
 

@@ -30,7 +30,7 @@ ASPECT = 2.0
 
 def fixes_figure(trips: Trajectories) -> Figure:
     """Draws the trips on a map, one colour per agent."""
-    if not trips.is_gps or not trips.n_rows:
+    if not trips.holds("time", "lat", "lon") or not trips.n_rows:
         raise DataError("there are no fixes to draw", remedy="give trips with time, lat and lon")
     figure = canvas(6.0, 6.0)
     axes = figure.add_subplot()

@@ -107,7 +107,7 @@ def build_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories
     if how == "as-given":
         return Trajectories(*fixes._replace(trajectory_ids=np.where(raw, fixes.agent_ids, fixes.trajectory_ids)))
     n_named = int((~raw).sum())
-    trips = Trajectories._trusted(*cut_raw(*_split_at_named_trips(fixes, raw)))
+    trips = Trajectories.unchecked(*cut_raw(*_split_at_named_trips(fixes, raw)))
     intake.report.cut += len(trips) - n_named
     intake.warn_of_cut |= how is None
     return trips

@@ -111,9 +111,10 @@ class AgentStream(Session):
     def _settle(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Score:
         return self.take(time, lat, lon, name, destination)
 
-    def _end(self, why: str) -> TripScore | None:
+    def end_trip(self, why: str) -> TripScore | None:
+        """Ends the open trip and reports it; returns its final scores, None if no trip is open."""
         was = self._open
-        final = super()._end(why)
+        final = super().end_trip(why)
         if final is not None and was is not None:
             self._report_end(final, was)
         return final

@@ -40,7 +40,7 @@ def read_fix(fix: Any, time_zone: str | None = None) -> tuple[float, float, floa
 
 def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[str, Any]) -> Trajectories:
     """The beginning of a trip, for thresholds and context that depend on it."""
-    return Trajectories._trusted(
+    return Trajectories.unchecked(
         {"time": np.array([time]), "lat": np.array([lat]), "lon": np.array([lon])},
         np.array([0, 1]),
         np.array([agent]),

@@ -187,7 +187,7 @@ class Session:
         Ask :meth:`settle` first for the scores of the fixes held back, and for trips that they end.
         """
         self.settle()
-        final = self._end(why)
+        final = self.end_trip(why)
         if final is not None:
             self._cutter = Cutter(self.rules)
         return final
@@ -243,11 +243,11 @@ class Session:
             return Advance(time, TOO_OFTEN)
         fix, ended = (time, lat, lon), None
         if name != self._named:
-            ended = self._end("next")
+            ended = self.end_trip("next")
             self._cutter, self._named = Cutter(self.rules), name
         cut = self._cutter.update(*fix, named=bool(name))
         if cut.ended:
-            ended = self._end(cut.ended)
+            ended = self.end_trip(cut.ended)
         if destination is not None:
             self.destination = destination
             if self._open is not None:
@@ -284,7 +284,8 @@ class Session:
         pending = len(self._pending)
         return Score(advance.time, "", *trip.of_step, trip.alert, trip.segment, score, ended, pending)
 
-    def _end(self, why: str) -> TripScore | None:
+    def end_trip(self, why: str) -> TripScore | None:
+        """Ends the open trip and returns its final score; None if no trip is open."""
         if self._open is None:
             return None
         final = self._open.finished()._replace(ended=why)

@@ -55,7 +55,7 @@ class ByHour:
 
     def __call__(self, trips: Trajectories) -> Floats:
         """One threshold a trip."""
-        if not trips.is_gps:
+        if not trips.holds("time", "lon"):
             raise DataError(
                 "these trajectories have no time, so thresholds cannot depend on the hour",
                 remedy="give a number instead",

@@ -16,7 +16,7 @@ from astray.core.errors import AstrayError
 from astray.core.processes import Aside
 from astray.core.threads import one_thread
 from astray.core.zones import by_place
-from astray.service import memories
+from astray.service import served_model
 from astray.service.batches import Batch, Busy, Receipt
 from astray.service.review.erasure import remove_old
 from astray.service.review.explainer import Explainer, Made, Task, explanations_to_make, write_explanation
@@ -332,4 +332,4 @@ class Service:
 def prepare(store: Store, model: Any) -> None:
     """Put the model into a store that is new."""
     with store.writer.transaction():
-        memories.begin(store.writer, model)
+        served_model.begin(store.writer, model)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from astray.simulate.anomalies import KINDS
+from astray.simulate.city_and_world import city, world
 from astray.simulate.life_changes import Change
 from astray.simulate.people import Person
 from astray.simulate.places import Places
@@ -17,7 +18,6 @@ from astray.simulate.simulation import Simulation
 from astray.simulate.streets import Streets
 from astray.simulate.town import EPOCH
 from astray.simulate.variety import Variety
-from astray.simulate.worlds import city, world
 
 ANOMALY_KINDS = tuple(KINDS)
 """The kinds of anomaly that :meth:`Simulation.inject` makes."""

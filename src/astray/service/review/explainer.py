@@ -14,7 +14,7 @@ from astray.core.errors import UnknownAgentWarning
 from astray.core.threads import one_thread
 from astray.explain import Explanation
 from astray.scoring.decisions import NORMAL
-from astray.service import memories
+from astray.service import served_model
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, open_reader
@@ -61,8 +61,8 @@ class Explainer:
 
 
 @lru_cache(2)
-def _model(connection: Connection, version: int) -> memories.ServedModel:
-    return memories.ServedModel.open(connection, version)
+def _model(connection: Connection, version: int) -> served_model.ServedModel:
+    return served_model.ServedModel.open(connection, version)
 
 
 def explain(connection: Connection, task: Task) -> Made | None:
@@ -98,7 +98,7 @@ def _of_trip(connection: Connection, task: Task) -> _Found | None:
         return None
     start, end, model, member = row
     if not connection.rows("SELECT 1 FROM models WHERE version = ? LIMIT 1", (model,)):  # a newer one has replaced it
-        model = memories.version_in_use(connection)
+        model = served_model.version_in_use(connection)
     return _Found(start, end, int(model), None if member is None else bytes(member))
 
 
@@ -109,7 +109,7 @@ def _of_alert(connection: Connection, task: Task) -> _Found | None:
     pin = connection.row("SELECT model, data FROM pins WHERE agent = ?", (task.agent,))
     if pin is not None:
         return _Found(row[0], row[1], int(pin[0]), bytes(pin[1]))
-    return _Found(row[0], row[1], memories.version_in_use(connection), None)
+    return _Found(row[0], row[1], served_model.version_in_use(connection), None)
 
 
 def packed(explanation: Explanation) -> Made:

@@ -17,8 +17,8 @@ import numpy as np
 from astray.core.extras import can_learn
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
-from astray.model.fleet_training import GoingOnConfig, go_on
-from astray.service import memories
+from astray.model.shared_training import GoingOnConfig, go_on
+from astray.service import served_model
 from astray.service.preferences import put_setting
 from astray.service.review.teach import pin, put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
@@ -96,7 +96,7 @@ class Refresher:
         connection = open_reader(self._address)
         try:
             with one_thread():
-                served = memories.ServedModel.open(connection, task.model)
+                served = served_model.ServedModel.open(connection, task.model)
                 if isinstance(task, Recalibration):
                     return recalibrate(served, task)
                 return learn_on(connection, served, task, self._sharing)
@@ -107,7 +107,7 @@ class Refresher:
 # -------------------------------------------------------------------- in the other process
 
 
-def recalibrate(served: memories.ServedModel, task: Recalibration) -> Recalibration | None:
+def recalibrate(served: served_model.ServedModel, task: Recalibration) -> Recalibration | None:
     """Measures an agent again: every trip that it keeps, held out of its memory."""
     found, codec = served.tables.read(task.agent), served.memories.codec
     if found is None:
@@ -117,7 +117,7 @@ def recalibrate(served: memories.ServedModel, task: Recalibration) -> Recalibrat
 
 
 def learn_on(
-    connection: Connection, served: memories.ServedModel, task: NewReward, sharing: GoingOnConfig
+    connection: Connection, served: served_model.ServedModel, task: NewReward, sharing: GoingOnConfig
 ) -> NewReward | None:
     """Lets the reward go on learning from the agents' newest normal trips; returns the parts of the model."""
     asked = "SELECT agent FROM memories WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
@@ -164,11 +164,11 @@ def _swap_reward(scorer: Scorer, made: NewReward) -> None:
     for (agent,) in scorer.connection.rows("SELECT agent FROM agents WHERE trip IS NOT NULL"):
         pin(scorer, str(agent))
     version = scorer.version + 1
-    tables = memories.CachedTables(scorer.connection, version)
+    tables = served_model.CachedTables(scorer.connection, version)
     with tables.changing() as change:
         for part, data in made.parts:
             change.share(part, data)
-    put_setting(scorer.connection, memories.VERSION, str(version))
+    put_setting(scorer.connection, served_model.VERSION, str(version))
     scorer.connection.run(
         "DELETE FROM models WHERE version < ? AND version NOT IN (SELECT model FROM pins) AND version NOT IN "
         "(SELECT t.model FROM trips t JOIN scores s ON s.agent = t.agent AND s.trip = t.trip WHERE s.data IS NULL)",

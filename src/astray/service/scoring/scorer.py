@@ -25,8 +25,8 @@ from astray.runtime.agent_stream import AgentStream, AlertClosed, AlertOpened, E
 from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
-from astray.service import memories
 from astray.service import preferences as prefs
+from astray.service import served_model
 from astray.service.alerts.notifications import tell, tell_change
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.review.review_queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
@@ -86,7 +86,7 @@ class Scorer:
 
     def reopen(self) -> None:
         """Forget everything that is not in the store: after a transaction that failed, or with another model."""
-        self.served = memories.ServedModel.open(self.connection)
+        self.served = served_model.ServedModel.open(self.connection)
         self.preferences = prefs.load(self.connection)
         self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         self._agents.clear()
@@ -213,7 +213,7 @@ class Scorer:
     def use_model(self, version: int) -> None:
         """Score new trips by another model; those under way keep the one that they began with."""
         self.served.write()
-        self.served = memories.ServedModel.open(self.connection, version)
+        self.served = served_model.ServedModel.open(self.connection, version)
         self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         for tracked in self._agents.values():
             tracked.detector = self.served.detector
@@ -234,7 +234,7 @@ class Scorer:
             tracked.n, tracked.model = int(found[0]), int(found[1])
             pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (agent,))
             if pin is not None:  # what was known when its trip began
-                then = memories.ServedModel.open(self.connection, int(pin[0]))
+                then = served_model.ServedModel.open(self.connection, int(pin[0]))
                 then.detector.false_alarm_rate = self.served.detector.false_alarm_rate
                 tracked.detector = then.as_of(agent, bytes(pin[1]))
             tracked.restore(Snapshot(np.frombuffer(found[2], np.float64)))
@@ -419,7 +419,7 @@ def stored_trip(connection: Connection, agent: str, trip: str, start: float, end
     asked = "SELECT time, lat, lon FROM fixes WHERE agent = ? AND time >= ? AND time <= ? ORDER BY time, n"
     found = np.array(connection.rows(asked, (agent, start, end)), np.float64).reshape(-1, 3)
     columns = {"time": found[:, 0].copy(), "lat": found[:, 1].copy(), "lon": found[:, 2].copy()}
-    return Trajectories._trusted(columns, np.array([0, len(found)]), np.array([agent]), np.array([trip]), {})
+    return Trajectories.unchecked(columns, np.array([0, len(found)]), np.array([agent]), np.array([trip]), {})
 
 
 def _log_rows(tracked: Tracked) -> Iterable[tuple[Any, ...]]:

@@ -46,7 +46,7 @@ class NoDynamics:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class StepModel:
     """All that learning a reward of steps gives."""
 
     reward: Reward
@@ -73,7 +73,7 @@ class Trained:
         return Packed.together(parts)
 
     @classmethod
-    def unpack(cls, model: Contents) -> Trained:
+    def unpack(cls, model: Contents) -> StepModel:
         """Reads it from a model file."""
         reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
         featurizer, world = None, None

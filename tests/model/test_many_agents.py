@@ -1,4 +1,4 @@
-"""Detector: one reward for everybody; a new agent is counted, not trained; what is forgotten leaves no trace."""
+"""A model of many agents: one reward serves all; enrolling an agent trains nothing; forgetting leaves no trace."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from astray.model.agents import Common, Member, centres
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 import astray
-from astray import Detector, Trajectories
+from astray import Detector, Trajectories, TripId
 from astray.core.errors import DataError, NotFittedError
 from astray.explain import ways_on
 from astray.features.context import Context, ContextSpec
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
-from astray.features.popularity import Counted, Popularity
+from astray.features.popularity import Counted, Popularity, Visits
 from astray.irl.posterior import combined
 from astray.irl.shared import trip_rewards
-from astray.model import fleet_features
+from astray.model import many_agents
+from astray.model.agent_memory import AgentMemory, Common, centres
 from astray.model.pretrained import pretrained
 from astray.scoring.normality import step_normality
 from astray.scoring.own_scale import OwnScores
 from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import Simulation, city
-from conftest import QUICK
+from fitted import QUICK
 
 ONCE: dict[str, Any] = {
     "iterations": 1,
@@ -123,7 +123,7 @@ class TestNewAgents:
         # A remembered trip does not vouch for itself.
         assert fleet.score(trips[:4])["history"].to_list() == [24] * 4
 
-    def test_somebody_unknown_is_for_review_at_worst(self, fleet: Detector, future: Trajectories) -> None:
+    def test_trips_of_an_unknown_agent_are_for_review_at_worst(self, fleet: Detector, future: Trajectories) -> None:
         table = fleet.score(future.agent("p08"))
         assert set(table["history"]) == {0.0}
         assert "anomaly" not in set(table["decision"])
@@ -148,7 +148,7 @@ class TestNewAgents:
             assert abs(np.mean(fleet.score_samples(normal))) < 1.0
             assert np.mean(fleet.predict(normal) == -1) < 0.1
 
-    def test_one_agent_through_its_lens(self, fleet: Detector, past: Trajectories) -> None:
+    def test_agent_model_gives_the_scores_of_the_table(self, fleet: Detector, past: Trajectories) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:30])
         for agent, near in (
@@ -195,7 +195,7 @@ class TestMemories:
         with pytest.raises(DataError, match="two trajectories are called"):
             fleet.enroll(Trajectories.concat([trips[12:13], trips[12:13]]))
 
-    def test_strangers_are_enrolled_first(self, fleet: Detector, past: Trajectories) -> None:
+    def test_an_unknown_agent_cannot_be_observed_or_forgotten(self, fleet: Detector, past: Trajectories) -> None:
         with pytest.raises(DataError, match="'p06' is not enrolled; call enroll"):
             fleet.observe(past.agent("p06"))
         for asked in (fleet.forget, fleet.agent_model):
@@ -264,11 +264,11 @@ class TestOwnScales:
     ) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:30])
-        member = fleet.memories_["p06"]
+        memory = fleet.memories_["p06"]
         locations = []
         for shift in (5.0, 10.0):  # so high that no aspect counts less
-            shifted = replace(member.own, trips=member.own.trips + np.float32(shift))
-            fleet.memories_["p06"] = replace(member, own=shifted)
+            shifted = replace(memory.own, trips=memory.own.trips + np.float32(shift))
+            fleet.memories_["p06"] = replace(memory, own=shifted)
             locations.append(fleet.agent_model("p06").calibration.trip)
         # Had its past trips all scored higher, thirty of them against ten of everybody would say so.
         assert locations[1].centre - locations[0].centre == pytest.approx(5.0 * 30 / 40, rel=1e-5)
@@ -285,7 +285,7 @@ class TestOwnScales:
         assert (scale.normal.weights == 1.0).sum() == 25
         assert np.allclose(scale.normal.scores[scale.normal.weights == 1.0], np.sort(own), atol=1e-4)
         # Where those of the last day go is judged as it would be if that day were still to come.
-        kept = fleet.memories_["p06"].recent  # to the centimetre
+        kept = fleet.memories_["p06"].kept  # to the centimetre
         assert kept is not None
         day = (
             kept.columns["time"][kept.offsets[:-1]]
@@ -300,7 +300,7 @@ class TestOwnScales:
         expected = trip_rewards(reward, featurizer.measure(featurizer.rows(kept[today]))[1]).mean(axis=2)
         assert np.allclose(rewards[today, 0, 0], expected[:, 0], atol=1e-4)
 
-    def test_they_do_not_depend_on_how_many_are_remembered_at_a_time(
+    def test_own_scores_do_not_depend_on_how_many_fixes_are_counted_at_a_time(
         self, fleet: Detector, past: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trips = some(past, NEW)
@@ -308,15 +308,15 @@ class TestOwnScales:
         whole = {a: fleet.memories_[a] for a in NEW}
         for agent in NEW:
             fleet.forget(agent)
-        monkeypatch.setattr(fleet_features, "ENROL_FIXES", 3000)
+        monkeypatch.setattr(many_agents, "ENROL_FIXES", 3000)
         fleet.enroll(trips)
-        for agent, member in whole.items():
+        for agent, memory in whole.items():
             again = fleet.memories_[agent]
-            assert np.array_equal(again.memory.keys, member.memory.keys)
-            assert np.array_equal(again.own.trips, member.own.trips)
-            assert again.own.step == member.own.step
+            assert np.array_equal(again.counts.keys, memory.counts.keys)
+            assert np.array_equal(again.own.trips, memory.own.trips)
+            assert again.own.step == memory.own.step
 
-    def test_they_go_with_their_trips(self, fleet: Detector, fitted: Path, past: Trajectories) -> None:
+    def test_forgetting_a_trip_removes_its_own_score(self, fleet: Detector, fitted: Path, past: Trajectories) -> None:
         trips = past.agent("p06")
         fleet.enroll(trips[:20])
         before = fleet.memories_["p06"].own.trips
@@ -333,20 +333,22 @@ class TestOwnScales:
 
     def test_a_memory_that_lets_go_of_trips_lets_go_of_their_scores(self) -> None:
         keys = np.arange(3, dtype=np.uint64)
-        memory = Memory(forgetting=Forgetting(max_trips=2)).add({"a": keys, "b": keys}, {"a": 0.0, "b": 1.0})
-        member = Member(memory)
-        member = replace(member, own=OwnScores(np.array([[[1], [1]], [[2], [2]]], np.float32)))
-        grown = member.with_memory(memory.add({"c": keys}, {"c": 2.0}))
-        assert grown.memory.trip_ids == ("b", "c")
+        a, b, c = (TripId("p", name) for name in "abc")
+        counts = Memory(forgetting=Forgetting(max_trips=2)).add({a: keys, b: keys}, {a: 0.0, b: 1.0})
+        memory = AgentMemory(counts, own=OwnScores(np.array([[[1], [1]], [[2], [2]]], np.float32)))
+        grown = memory.with_counts(counts.add({c: keys}, {c: 2.0}))
+        assert grown.counts.trip_ids == (b, c)
         assert np.array_equal(grown.own.trips, [[[2], [2]], [[np.nan], [np.nan]]], equal_nan=True)
 
 
-class TestACrowd:
-    """Many agents at once see what each would see alone."""
+class TestManyAtOnce:
+    """Featurising many agents at once gives what each agent alone would give."""
 
     @pytest.mark.parametrize("spec", [ContextSpec(), ContextSpec(True, True, categorical=("mode",))])
     @pytest.mark.parametrize("every", [False, True])
-    def test_to_the_last_bit(self, past: Trajectories, spec: ContextSpec, every: bool) -> None:
+    def test_features_of_many_agents_equal_those_of_each_alone_to_the_last_bit(
+        self, past: Trajectories, spec: ContextSpec, every: bool
+    ) -> None:
         config = FeaturizerConfig(context=spec)
         trips = past[::4]
         far = Trajectories(
@@ -357,27 +359,33 @@ class TestACrowd:
             trips.context,
         )
         everybody = Trajectories.concat([trips, far])
-        assert len({centre.solar_offset for centre in centres(everybody)}) == 2
+        assert len({centre.lon for centre in centres(everybody)}) == 2
         context = Context.of(spec, everybody, centres(everybody)[0])
         counted = everybody[~np.isin(everybody.agent_ids, everybody.agents[:2])]
         popularity = Featurizer.of(trips, config, np.random.default_rng(0)).among(counted).popularity
         assert isinstance(popularity.agents, Memory)
-        common = Common(config, context, pretrained(), (1.0,) * 4, Counted.of(popularity.agents))
-        members = dict(fleet_features.enrol(everybody, lambda _: None, common))
-        featurized = fleet_features.featurize(
-            everybody, [members[a] for a in everybody.agent_ids.tolist()], common, every
+        common = Common(
+            config,
+            context,
+            pretrained(),
+            (1.0,) * 4,
+            Popularity(popularity.cells, Visits(Counted.of(popularity.agents))),
+        )
+        memories = dict(many_agents.enrol(everybody, lambda _: None, common))
+        featurized = many_agents.featurize(
+            everybody, [(a, memories[a]) for a in everybody.agent_ids.tolist()], common, every
         )
         at = 0
         for agent in everybody.agents:
             mine = everybody.agent(agent)
             (centre,) = set(centres(mine))
-            alone = members[agent].featurizer(agent, common, centre)
-            own = common.seen_from(centre, Memory(), Popularity()).remember(mine)
+            alone = memories[agent].featurizer(agent, common, centre)
+            own = common.seen_from(common.frame_at(centre), Memory(), Popularity()).remember(mine)
             assert np.array_equal(own.memory.keys, alone.memory.keys)
             assert np.array_equal(own.memory.trips, alone.memory.trips)
             assert own.memory.trip_ids == alone.memory.trip_ids
             assert np.array_equal(own.memory.times, alone.memory.times)
-            assert len(fleet_features.ways_of(members[agent], common, 3)) == min(3, len(mine))
+            assert len(many_agents.ways_of(memories[agent], common, 3)) == min(3, len(mine))
             seen = alone.featurize(mine, every)
             rows = slice(at, at + len(seen.features))
             assert np.array_equal(featurized.features[rows], seen.features)
@@ -390,15 +398,15 @@ class TestACrowd:
             at += len(seen.features)
         assert at == len(featurized.features)
 
-    def test_the_tables_of_look_ups_are_not_kept(
+    def test_memories_do_not_keep_the_tables_for_look_ups(
         self, fleet: Detector, past: Trajectories, future: Trajectories
     ) -> None:
         fleet.score(future)
         fleet.enroll(past.agent("p06"))
         made_for_look_ups = {"_index", "_numbers", "_weights"}
-        assert not any(made_for_look_ups & vars(m.memory).keys() for m in fleet.memories_.values())
+        assert not any(made_for_look_ups & vars(m.counts).keys() for m in fleet.memories_.values())
 
-    def test_a_fleet_grows_with_its_trips_not_with_its_agents(self, fleet: Detector, tmp_path: Path) -> None:
+    def test_a_model_file_grows_with_its_trips_not_with_its_agents(self, fleet: Detector, tmp_path: Path) -> None:
         sizes = []
         for agents, trips in ((30, 1), (30, 3), (90, 1)):
             crowd_of = [
@@ -455,7 +463,9 @@ class TestFiles:
         fleet.enroll(new[:20])
         assert pl.read_parquet(tmp_path / "scores.parquet").equals(fleet.score(new), null_equal=True)
 
-    def test_an_empty_fleet_can_be_kept(self, fleet: Detector, past: Trajectories, tmp_path: Path) -> None:
+    def test_a_model_without_agents_can_be_saved_and_enrolls_again(
+        self, fleet: Detector, past: Trajectories, tmp_path: Path
+    ) -> None:
         for agent in fleet.agents:
             fleet.forget(agent)
         fleet.save(tmp_path / "m")
@@ -465,12 +475,12 @@ class TestFiles:
 
 
 class TestLearning:
-    def test_a_few_agents_with_few_trips_teach_nothing(self, past: Trajectories) -> None:
+    def test_a_few_agents_with_few_trips_leave_the_shipped_reward_as_it_is(self, past: Trajectories) -> None:
         fleet = Detector(**ONCE).fit(Trajectories.concat([past.agent(a)[:5] for a in TRAINED]))
         assert fleet.reward_ is pretrained()
         assert fleet.agents == TRAINED
 
-    def test_parameters_are_those_of_an_estimator(self, fleet: Detector) -> None:
+    def test_a_model_of_many_agents_can_be_cloned(self, fleet: Detector) -> None:
         copy = clone(fleet)
         assert copy.get_params() == fleet.get_params()
         with pytest.raises(NotFittedError, match="Detector has not been fitted"):
@@ -487,13 +497,13 @@ class TestLearning:
             ({"sharing": {"pupils": 3}}, "no field named 'pupils'"),
         ],
     )
-    def test_wrong_ones_are_refused_by_fit(self, params: dict[str, Any], message: str, past: Trajectories) -> None:
+    def test_fit_refuses_wrong_parameters(self, params: dict[str, Any], message: str, past: Trajectories) -> None:
         with pytest.raises(DataError, match=message):
-            Detector(**params).fit(past[:20])
+            Detector(**params, pooled=False).fit(past[:20])
 
-    def test_only_gps(self, fleet: Detector) -> None:
+    def test_many_agents_need_gps_trips(self, fleet: Detector) -> None:
         steps = Trajectories.from_steps([np.zeros((3, 2))], [np.zeros((3, 1))])
-        for asked in (Detector().fit, fleet.enroll, fleet.score):
+        for asked in (Detector(pooled=False).fit, fleet.enroll, fleet.score):
             with pytest.raises(DataError, match="GPS"):
                 asked(steps)
 
@@ -501,7 +511,7 @@ class TestLearning:
         trips = past[::6]
         marks = np.where(np.arange(len(trips)) % 5 == 0, -1, 1)
         fleet = Detector(**ONCE).fit(trips, marks)
-        remembered = {t for m in fleet.memories_.values() for t in m.memory.trip_ids}
+        remembered = {t for m in fleet.memories_.values() for t in m.counts.trip_ids}
         assert len(remembered) == (marks == 1).sum()
         assert len(fleet.anomalous_) == (marks == -1).sum()
         assert not remembered & fleet.anomalous_
@@ -509,7 +519,7 @@ class TestLearning:
         assert np.array_equal(clean.score_samples(trips), fleet.score_samples(trips))
 
     @pytest.mark.parametrize("case", ["one trip", "two fixes", "one trip each", "never moves"])
-    def test_hard_data(self, case: str, tmp_path: Path) -> None:
+    def test_few_or_motionless_trips_are_fitted_scored_and_saved(self, case: str, tmp_path: Path) -> None:
         match case:
             case "one trip":
                 trips = line(60, "a", "t")
@@ -528,15 +538,15 @@ class TestLearning:
         fleet.save(tmp_path / "m")
         assert opened(tmp_path / "m").score(trips).equals(table, null_equal=True)
 
-    def test_nothing_usable_is_refused(self) -> None:
+    def test_fit_refuses_trips_that_are_all_anomalous(self) -> None:
         # One fix is counted, and nothing is called an anomaly by it.
         assert Detector().fit(line(1, "a", "t")).decide(line(60, "a", "u"))[0] in ("normal", "review")
         with pytest.raises(DataError, match="no trajectory to learn from"):
             Detector().fit(line(9, "a", "t"), y=-1)
 
 
-class TestExplanations:
-    def test_where_the_past_trips_went_on(self, fleet: Detector) -> None:
+class TestExplaining:
+    def test_an_explanation_shows_where_the_past_trips_went_on(self, fleet: Detector) -> None:
         past = [line(80, "a", f"t{i}", start=1.7e9 + 86_400 * i) for i in range(12)]
         fleet.enroll(Trajectories.concat(past))
         lat = 45 + 4.5e-4 * np.minimum(np.arange(80), 30)
@@ -573,7 +583,7 @@ def test_a_habit_near_a_line_between_solar_hours_is_one_habit():
     def counted(first: float) -> set[int]:
         east = trip.columns["lon"] - trip.columns["lon"][0] + first
         moved = Trajectories({**trip.columns, "lon": east}, trip.offsets, trip.agent_ids, trip.trajectory_ids)
-        return set(fleet._counted(moved).keys.tolist())
+        return set(fleet.world_._count(moved.agents[0], moved).keys.tolist())
 
     def shared(east: float) -> float:
         here, there = counted(east - 5e-5), counted(east + 5e-5)

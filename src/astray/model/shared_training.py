@@ -27,8 +27,8 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.model.checkpoint import restore_reward
-from astray.model.training import remember, sample
-from astray.model.values import configured
+from astray.model.plain_values import configured
+from astray.model.trip_samples import remember, sample
 from astray.scoring.normality import over_heads
 
 if TYPE_CHECKING:

@@ -33,12 +33,12 @@ from astray.model.memory_bytes import MemoryCodec
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import Packed
+from astray.model.plain_values import configured, plain
 from astray.model.shared_parts import unpack_anomalous, unpack_weights
+from astray.model.step_model import StepModel
 from astray.model.store import Store
-from astray.model.trained import Trained
-from astray.model.training import remember, sample
-from astray.model.updating import check_steps, kept_ways, others, sort_out, without
-from astray.model.values import configured, plain
+from astray.model.trip_samples import remember, sample
+from astray.model.trip_selection import check_steps, kept_ways, others, sort_out, without
 from astray.model.worlds import World
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
@@ -98,7 +98,7 @@ class Steps(World):
     kind: ClassVar[str] = "steps"
 
     parameters: Parameters
-    trained: Trained
+    trained: StepModel
     weights: tuple[float, ...]
     learning: dict[str, Any]
     names: tuple[str, ...]
@@ -134,13 +134,18 @@ class Steps(World):
     @classmethod
     def takes(cls, trips: Trajectories) -> bool:
         """Returns True for states and actions; GPS trips are given by :class:`GpsTrips` where they belong here."""
-        return {"state", "action"} <= set(trips.columns)
+        return "state" in trips.columns or "action" in trips.columns
 
     @classmethod
     def fit(
         cls, parameters: Parameters, trips: Trajectories, anomalous: Trajectories, population: Trajectories | None
     ) -> World:
         """Learns a reward from states and actions."""
+        if parameters.pooled is False:
+            raise DataError(
+                "states and actions make a model of one agent or one pool; memories of many agents are of GPS trips",
+                remedy="leave pooled out, or give fixes (time, lat, lon)",
+            )
         rng = np.random.default_rng(parameters.seed)
         check_steps(trips, trips)
         rest = None if population is None else others(population, trips, parameters.max_population, rng)
@@ -377,7 +382,7 @@ class Steps(World):
     @classmethod
     def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:
         """Returns the model that a store holds."""
-        trained, zone = Trained.unpack(model), model.value("zone", str)
+        trained, zone = StepModel.unpack(model), model.value("zone", str)
         return cls(
             parameters,
             trained,

@@ -15,7 +15,7 @@ from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId, find_trips
 from astray.explain import HABITUAL
 from astray.features.memory import Memory
-from astray.model.training import sample
+from astray.model.trip_samples import sample
 
 
 def teachable(
@@ -76,12 +76,12 @@ def others(
     population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator, known: Iterable[str] = ()
 ) -> Trajectories:
     """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
-    if population.is_gps != mine.is_gps:
+    if not population.is_like(mine):
         raise DataError(
             "the population and the trips are not of one kind",
             remedy="give fixes for both, or states and actions for both",
         )
-    if not mine.is_gps:
+    if mine.holds("state"):
         check_steps(population, mine, "the population's ")
     # Agents without a name cannot be told apart, so nobody is left out by it.
     found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]

@@ -1,0 +1,40 @@
+"""Which tests ``make test-fast`` leaves out."""
+
+from __future__ import annotations
+
+MARKED: dict[str, tuple[str, ...]] = {
+    "browser": ("service/test_serve_page.py",),
+    "broker": (
+        "service/test_mqtt.py",
+        "service/test_serve_scoring.py",
+        "service/test_serve_store.py",
+        "service/test_serve_telling.py",
+    ),
+    "cluster": ("jobs/test_cluster.py",),
+    "kills": ("jobs/test_jobs.py", "runtime/test_watch.py", "service/test_outlets.py", "service/test_serve_kills.py"),
+    "docs": ("test_docs.py::test_every_example_of_a_page_prints_what_the_page_says", "test_examples.py"),
+    "slow": (
+        "cli/test_cli.py",
+        "core/test_arrays.py",
+        "core/test_text.py::test_a_legend_shows_any_name",
+        "core/test_threads.py::test_models_scores_and_words",
+        "features/test_prepared.py",
+        "irl/test_learn.py",
+        "irl/test_trpo.py",
+        "irl/test_world.py",
+        "model/",
+        "readers/test_readers_table.py::test_a_table_that_is_read_whole_takes_little_more_memory",
+        "readers/test_readers_table.py::test_memory_does_not_grow",
+        "runtime/test_live.py::test_normal_trips_rarely_alert",
+        "scoring/test_own_scale.py::test_simulated_people_are_flagged",
+        "scoring/test_own_scale.py::test_unseen_normal_trips_are_flagged",
+        "service/test_serve_",
+        "simulate/",
+        "test_baselines.py",
+        "test_benchmark_",
+        "test_docs.py::test_kept_tables",
+        "test_generators.py",
+        "test_without_torch.py",
+    ),
+}
+"""Marker to the tests that it marks, by the beginning of their name; ``make test-fast`` leaves all of them out."""

@@ -1,0 +1,62 @@
+"""The names of version 0.2 still work, and warn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import astray
+from astray import Detector, Trajectories
+from astray.core.errors import DataError
+from astray.simulate import city
+
+
+@pytest.fixture(scope="module")
+def trips() -> Trajectories:
+    return city(people=3, days=7, seed=0).trips
+
+
+def test_irl_detector_warns_and_is_a_detector_of_one_agent(trips: Trajectories) -> None:
+    mine = trips.agent("p00")
+    with pytest.warns(
+        DeprecationWarning, match=r"IRLDetector is deprecated .* astray 0\.4: use Detector, with pooled="
+    ):
+        old = astray.IRLDetector(min_history=7)
+    old.fit(mine[:-3], population=trips.without("p00"))
+    new = Detector(min_history=7).fit(mine[:-3], population=trips.without("p00"))
+    assert old.score(mine[-3:]).equals(new.score(mine[-3:]), null_equal=True)
+    assert old.is_one
+
+
+def test_irl_detector_takes_trips_of_several_agents_for_a_pool(trips: Trajectories, tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="IRLDetector"):
+        old = astray.IRLDetector(iterations=1)
+    old.fit(trips)
+    assert old.is_one
+    assert old.reward_.of_a_pool
+    assert old.unknown_agents(trips) == []
+    old.save(tmp_path / "model.astray")
+    loaded = astray.load(tmp_path / "model.astray")
+    assert type(loaded) is Detector
+    assert np.array_equal(loaded.score_samples(trips), old.score_samples(trips))
+
+
+def test_fleet_detector_warns_and_has_a_memory_for_each_agent_even_of_one(trips: Trajectories) -> None:
+    with pytest.warns(DeprecationWarning, match=r"FleetDetector is deprecated .* astray 0\.4: use Detector"):
+        old = astray.FleetDetector()
+    old.fit(trips.agent("p00"))
+    assert not old.is_one
+    assert old.enroll(trips.agent("p01")) == len(trips.agent("p01"))
+    assert old.agents == ["p00", "p01"]
+    new = Detector(pooled=False).fit(trips.agent("p00"))
+    new.enroll(trips.agent("p01"))
+    assert old.score(trips[:20]).equals(new.score(trips[:20]), null_equal=True)
+
+
+def test_fleet_detector_refuses_states_and_actions() -> None:
+    with pytest.warns(DeprecationWarning, match="FleetDetector"):
+        old = astray.FleetDetector()
+    with pytest.raises(DataError, match="memories of many agents are of GPS trips"):
+        old.fit(Trajectories.from_steps([np.zeros((9, 2))], [np.zeros((9, 1))]))
