@@ -125,7 +125,9 @@ def test_a_label_is_that_of_a_whole_trip(files: tuple[Path, Path], tmp_path: Pat
     of_fixes.write_csv(tmp_path / "fixes.csv")
     with pytest.raises(DataError, match=r"'label' is not the same all along \d+ trips; give each trip one label"):
         LabelledTrips(str(tmp_path / "fixes.csv"), "label").subjects(SETTING)
-    with pytest.warns(ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix counts"):
+    with pytest.warns(
+        ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix counts"
+    ):
         read(tmp_path / "fixes.csv", context=("label",))
 
 

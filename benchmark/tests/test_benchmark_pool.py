@@ -19,7 +19,9 @@ def test_a_pools_own_reward_finds_stops_and_reversed_trips_that_the_shared_rewar
     test = inject(trips[np.sort(order[:250])], ["loiter", "reverse"], 0.1, rng)
     past = trips[np.sort(order[250:])]
     found = {
-        preset: average_precision_score(test.label, -Detector(preset=preset, pooled=True).fit(past).score_samples(test.trips))
+        preset: average_precision_score(
+            test.label, -Detector(preset=preset, pooled=True).fit(past).score_samples(test.trips)
+        )
         for preset in ("default", "shared")
     }
     assert found["default"] > found["shared"] + 0.1, found
