@@ -63,7 +63,7 @@ class Drift:
             self._looked.append(_Looked(some, *_seen(self.detector, some), *_seen(self._older(some.agents), some)))
 
     def say(self, after: Detector) -> None:
-        """Says how many of the learned trips would have been flagged, and how normal they are to the model ``after``."""
+        """Says how many of the learned trips would have been flagged, and how normal they are ``after`` that."""
         import numpy as np
 
         was, now, lately, names = [], [], [], []

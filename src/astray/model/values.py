@@ -35,10 +35,12 @@ def plain(value: Any) -> Any:
     raise ModelFileError(f"{value!r} cannot be saved in a model file", remedy="set it to a plain value before saving")
 
 
-@cache
+_evaluated_hints = cache(get_type_hints)  # evaluating the types of a class takes Python milliseconds
+
+
 def _hints_of(kind: Any) -> Mapping[str, Any]:
-    """Returns the types of the fields of a dataclass; Python takes milliseconds to evaluate them."""
-    return get_type_hints(kind)
+    """Returns the types of the fields of a dataclass, by name."""
+    return _evaluated_hints(kind)
 
 
 def _plain_field(owner: Any, name: str) -> Any:
