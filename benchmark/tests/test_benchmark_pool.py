@@ -13,7 +13,7 @@ from astray_benchmark.injections import inject
 
 
 def test_a_pools_own_reward_finds_stops_and_reversed_trips_that_the_shared_reward_misses() -> None:
-    trips = city(people=40, days=8, seed=5).trips
+    trips = city(people=30, days=6, seed=5).trips
     rng = np.random.default_rng(0)
     order = rng.permutation(len(trips))
     test = inject(trips[np.sort(order[:250])], ["loiter", "reverse"], 0.1, rng)

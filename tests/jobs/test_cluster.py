@@ -1,4 +1,4 @@
-"""A cluster of real processes: what it does is what this machine does alone, also when some of them are killed."""
+"""A cluster of real processes gives what this machine gives alone, also when some of its processes are killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE = 180.0  # seconds, on a machine with much else to do; nothing is asser
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fleet that knows three people a little, and a folder of Parquet files with all trips, in no order."""
+    """Makes a model that knows three people a little, and a folder of Parquet files with all trips, shuffled."""
     home = tmp_path_factory.mktemp("cluster")
     trips = city(people=8, days=12, seed=6).trips
     few = Trajectories.concat([trips.agent(agent)[:6] for agent in trips.agents[:3]])
@@ -51,7 +51,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def expected(home: Path) -> dict[str, bytes]:
-    """What each command writes without a cluster, by one process."""
+    """Returns what each command writes without a cluster, by one process."""
     found = {}
     for name, command in COMMANDS.items():
         subprocess.run(
@@ -64,7 +64,7 @@ def expected(home: Path) -> dict[str, bytes]:
 
 @contextmanager
 def started(*command: object, until: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of Dask's that has said something; killed at the end."""
+    """Starts a process of Dask, waits until it prints ``until``, and kills it at the end."""
     said = subprocess.Popen(
         [sys.executable, "-m", "dask", *map(str, command)],
         stdout=subprocess.PIPE,
@@ -92,22 +92,44 @@ class Cluster:
     """A scheduler and two workers on loopback."""
 
     def __init__(self, stack: ExitStack, *flags: object) -> None:
+        self._stack = stack
         scheduler = ("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *flags)
         self.scheduler = stack.enter_context(started(*scheduler, until="Scheduler at:"))
         self.address = str(self.scheduler.address)  # type: ignore[attr-defined]
-        worker = ("worker", self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
-        worker += tuple(flags)
-        self.workers = [stack.enter_context(started(*worker, until="Registered to")) for _ in range(2)]
+        self._worker = ("worker", self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny")
+        self._worker += ("--no-dashboard", *flags)
+        self.workers = [self._begin_worker() for _ in range(2)]
+
+    def _begin_worker(self) -> subprocess.Popen[str]:
+        return self._stack.enter_context(started(*self._worker, until="Registered to"))
+
+    def replace_lost_workers(self) -> None:
+        """Starts a worker for each that has ended."""
+        self.workers = [worker if worker.poll() is None else self._begin_worker() for worker in self.workers]
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(stack)
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """Returns the cluster that all tests share whose scheduler stays; both of its workers run."""
+    shared_cluster.replace_lost_workers()
+    return shared_cluster
+
+
+@pytest.fixture
+def mortal_cluster() -> Iterator[Cluster]:
+    """Starts a cluster whose scheduler a test may kill."""
     with ExitStack() as stack:
         yield Cluster(stack)
 
 
 def run(home: Path, name: str, cluster: Cluster, hold_after: int = 0) -> subprocess.Popen[str]:
-    """A command that has begun; ``hold_after`` so many jobs it waits until its standard input is closed."""
+    """Starts a command; after ``hold_after`` jobs it waits until its standard input is closed."""
     command = [sys.executable, str(RUN), *COMMANDS[name], "--cluster", cluster.address]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     env = {**os.environ, "HOLD_AFTER": str(hold_after)}
@@ -115,21 +137,21 @@ def run(home: Path, name: str, cluster: Cluster, hold_after: int = 0) -> subproc
 
 
 def after_jobs(client: subprocess.Popen[str], n: int) -> None:
-    """Wait until a run has done so many jobs."""
+    """Waits until a run has done ``n`` jobs."""
     assert client.stdout is not None
     for _ in range(n):
         assert client.stdout.readline().startswith("done by"), client.communicate()
 
 
 def finished(client: subprocess.Popen[str], code: int = 0) -> tuple[int, str]:
-    """How many further jobs a run has done, and what it said."""
+    """Waits for the end of a run; returns how many further jobs it did, and its standard error."""
     out, said = client.communicate(timeout=PATIENCE)
     assert client.returncode == code, said
     return out.count("done by"), said
 
 
 def result(home: Path, name: str) -> bytes:
-    """What a command has written, which is then removed; nothing else was left behind."""
+    """Returns what a command wrote, removes it, and checks that nothing else was left behind."""
     file = home / COMMANDS[name][-1]
     found = file.read_bytes()
     file.unlink()
@@ -144,6 +166,7 @@ def test_a_lost_worker_costs_its_job_and_not_the_run(
     client = run(home, name, cluster)
     after_jobs(client, 2)
     cluster.workers[0].kill()
+    cluster.workers[0].wait()
     finished(client)
     assert result(home, name) == expected[name]
 
@@ -172,20 +195,20 @@ def test_a_rerun_after_a_killed_client_does_only_what_is_missing(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_lost_scheduler_is_said_and_a_rerun_goes_on(
-    name: str, home: Path, expected: dict[str, bytes], cluster: Cluster
+def test_a_lost_scheduler_is_reported_and_a_rerun_goes_on(
+    name: str, home: Path, expected: dict[str, bytes], cluster: Cluster, mortal_cluster: Cluster
 ):
-    client = run(home, name, cluster, hold_after=3)  # more jobs are left than are under way
+    client = run(home, name, mortal_cluster, hold_after=3)  # more jobs are left than are under way
     after_jobs(client, 3)
-    cluster.scheduler.kill()
+    mortal_cluster.scheduler.kill()
     _, said = finished(client, code=1)
     assert "the scheduler was lost; start it again, and run the same command: what was finished is kept" in said
-    with ExitStack() as stack:
-        finished(run(home, name, Cluster(stack)))
+    finished(run(home, name, cluster))
     assert result(home, name) == expected[name]
 
 
-def test_a_scheduler_that_is_lost_while_a_result_is_fetched_is_said(cluster: Cluster, tmp_path: Path):
+def test_a_scheduler_that_is_lost_while_a_result_is_fetched_is_reported(mortal_cluster: Cluster, tmp_path: Path):
+    cluster = mortal_cluster
     mark = tmp_path / "done"
 
     def large() -> bytes:  # in here, so that workers need not find this module
@@ -206,7 +229,7 @@ def test_a_scheduler_that_is_lost_while_a_result_is_fetched_is_said(cluster: Clu
         fetch()
 
 
-def test_what_goes_wrong_in_a_job_is_no_lost_scheduler(cluster: Cluster, tmp_path: Path):
+def test_an_error_in_a_job_is_raised_as_it_is_and_not_as_a_lost_scheduler(cluster: Cluster, tmp_path: Path):
     with connected(cluster.address) as (executor, _):
         assert executor.submit(int, "12").result(timeout=PATIENCE) == 12
         with pytest.raises(ValueError, match="invalid literal"):
@@ -216,7 +239,7 @@ def test_what_goes_wrong_in_a_job_is_no_lost_scheduler(cluster: Cluster, tmp_pat
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_a_cluster_with_certificates_does_the_same_and_without_one_nobody_is_let_in(
+def test_a_cluster_with_certificates_gives_the_same_scores_and_refuses_a_client_without_one(
     home: Path, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
@@ -236,7 +259,7 @@ def test_a_cluster_with_certificates_does_the_same_and_without_one_nobody_is_let
     assert result(home, "score") == expected["score"]
 
 
-def test_nobody_there_and_no_workers_are_said(home: Path):
+def test_a_missing_scheduler_and_a_scheduler_without_workers_are_reported(home: Path):
     command = [sys.executable, str(RUN), *COMMANDS["score"], "--cluster"]
     nobody = subprocess.run([*command, "tcp://127.0.0.1:9"], cwd=home, capture_output=True, text=True, check=False)
     assert nobody.returncode == 1
@@ -261,7 +284,7 @@ def test_nobody_there_and_no_workers_are_said(home: Path):
         ("tcp://[::1", "no address of a scheduler"),
     ],
 )
-def test_anything_but_loopback_and_tls_is_refused(address: str, why: str):
+def test_addresses_that_are_neither_loopback_nor_tls_are_refused(address: str, why: str):
     with pytest.raises(AstrayError, match=why) as refusal:
         check_address(address)
     assert refusal.value.remedy
@@ -270,14 +293,13 @@ def test_anything_but_loopback_and_tls_is_refused(address: str, why: str):
 @pytest.mark.parametrize(
     "address", ["tls://host:8786", "tcp://127.0.0.1:1", "tcp://localhost:8786", "tcp://[::1]:8786"]
 )
-def test_loopback_and_tls_are_taken(address: str):
+def test_loopback_and_tls_addresses_are_accepted(address: str):
     check_address(address)
 
 
-def test_what_a_cluster_enrolled_is_a_fleet(home: Path, cluster: Cluster):
+def test_a_cluster_enrols_and_measures_every_agent(home: Path, cluster: Cluster):
     finished(run(home, "enroll", cluster))
     fleet = load(home / "larger.astray")
-    assert isinstance(fleet, Detector)
     assert len(fleet.memories_) == 8
     assert all(fleet.memories_.peek(agent).measured for agent in fleet.agents)  # type: ignore[union-attr]
     result(home, "enroll")

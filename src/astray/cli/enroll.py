@@ -1,4 +1,4 @@
-"""``astray enroll``: new agents for a fleet model, by counting their trips."""
+"""``astray enroll``: adds agents to a fleet model by counting their trips."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def command(
     output: o.NewModel = None,
     part: o.Part = None,
 ) -> None:
-    """Let a fleet model know new agents, or further trips of known ones, by counting them.
+    """Add new agents to a fleet model, or further trips of known agents, by counting trips.
 
-    Nothing is trained, so this takes seconds: the fleet's reward looks at a trip through its agent's memory, and here
-    memories are made. A new agent can be scored from its first trips on; until it has some history, low scores are for
-    review. Trips that the model knows already are left out: a command that was killed is run again.
+    This takes seconds, because nothing is trained: the fleet's reward compares a trip with its agent's memory, and this
+    command fills the memories. You can score a new agent from its first trips on; until it has some history, low scores
+    are for review. Trips that the model knows already are left out, so you can run a killed command again.
 
     [b]Examples[/b]
 
       astray enroll fleet.astray newcomers.csv
       astray enroll fleet.astray newcomers.parquet -o larger.astray
-      [dim]# a folder of Parquet files, by the workers of a cluster[/dim]
+      [dim]# a folder of Parquet files; the workers of a cluster count the trips[/dim]
       astray enroll fleet.astray trips/ --cluster tls://scheduler:8786
-      [dim]# the second of four jobs that enrol everybody[/dim]
+      [dim]# the second of four jobs that together enrol all agents[/dim]
       astray enroll fleet.astray all.csv --part 2/4
     """
     from astray.cli.enrolling import enrol

@@ -1,4 +1,4 @@
-"""What ``astray enroll`` and ``astray fit`` have in common: the trips of a source are counted for a fleet's file."""
+"""Counts the trips of a source for the fleet in a file, for ``astray enroll`` and ``astray fit``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from astray.jobs.slabs import Batch, in_part
 def enrol(
     model: Path, source: Source, part: tuple[int, int] | None, look: Callable[[Trajectories], None] | None = None
 ) -> int:
-    """Count the trips of a source for the fleet in a file, by whom the settings say; gives how many were counted.
+    """Counts the trips of a source for the fleet in a file, with the workers of the settings; returns how many.
 
     ``look`` is given the trips before they are counted.
     """

@@ -32,41 +32,41 @@ def command(
     output: Annotated[Path, o.output("MODEL", "The model's file, such as me.astray.")],
     agent: Annotated[
         str | None,
-        Option("--agent", metavar="NAME", help="Learn this agent; the others in the file are who it is told from."),
+        Option("--agent", metavar="NAME", help="Learn this agent, and tell it from the other agents in the file."),
     ] = None,
     pooled: Annotated[bool, Option("--pooled", help="Learn all agents as if they were one.")] = False,
     population: Annotated[
-        Path | None, Option("--population", metavar="FILE", help="Trips of others, to tell one agent from.")
+        Path | None, Option("--population", metavar="FILE", help="Trips of other agents, to tell the learned one from.")
     ] = None,
     anomalous: Annotated[
         list[str] | None,
         Option(
             "--anomalous",
             metavar="TRIP",
-            help="A trip known to be anomalous, which is not learned from. May be repeated.",
+            help="A trip known to be anomalous: the model does not learn from it. May be repeated.",
         ),
     ] = None,
     part: o.Part = None,
 ) -> None:
     """Learn what is normal from a file of past trips, and write a model.
 
-    If all trips are of one agent, the model is of that agent. With [b]--agent[/b] it is of that one, told from the
-    others in the file, which makes it sharper. A file with many agents makes a [b]fleet[/b] model: one reward for all,
-    a memory for each, and new agents are enrolled later by counting. With [b]--pooled[/b] all agents are learned as if
-    they were one: is this normal for anybody here? That is the question for taxis and other vehicles that go where
-    they are sent.
+    If all trips are of one agent, the model is of that agent. With [b]--agent[/b] the model is of that agent, and
+    learns to tell it from the others in the file, which makes it sharper. A file with many agents makes a [b]fleet[/b]
+    model: one reward for all agents, and a memory for each; astray enroll adds agents later by counting their trips.
+    With [b]--pooled[/b] the model learns all agents as if they were one, and asks of a trip: is this normal for
+    anybody here? Use it for taxis and other vehicles that go where they are sent.
 
     The reward that judges trips ships with astray, so fitting one agent means counting its trips and takes a second. If
     a dozen others have ten trips each, the reward continues learning from them for some tens of seconds; for a pool it
     continues learning from the pool's own trips (--preset shared leaves it as it is). Learning needs torch (pip install
     'astray\\[learn]'); with --iterations 0 the reward stays as it ships.
 
-    Of a fleet with more trips than memory holds, files are streamed: the reward goes on learning from a sample of the
-    agents, and then everybody is enrolled. With [b]--part[/b] only the agents of that part are, and the reward is the
-    same for every part. A command that was killed is run again, and goes on.
+    If the trips of a fleet do not fit into memory, astray streams the files: the reward goes on learning from a sample
+    of the agents, and then astray enrols all agents. With [b]--part[/b] it enrols only the agents of that part; the
+    reward is the same for every part. If the command is killed, run it again: it goes on where it was.
 
-    The trips should be normal ones; name those you know to be wrong with --anomalous. Trips that are probably
-    somebody else's are taken out of the memory, and named.
+    The trips should be normal ones; name those that you know to be wrong with --anomalous. Trips that look like
+    another agent's do not enter the memory, and astray names them.
 
     [b]Examples[/b]
 
@@ -77,9 +77,9 @@ def command(
       [dim]# only where she goes and when; one false alarm in two hundred[/dim]
       astray fit past.csv -o ana.astray --agent ana --look-for place,time \\
         --false-alarm-rate 0.005
-      [dim]# columns with names of their own; bad rows left out and listed[/dim]
+      [dim]# columns that astray does not recognise by name; bad rows left out and listed[/dim]
       astray fit log.csv -o me.astray --columns lat=Breite,lon=Laenge --skip-bad
-      [dim]# a folder of Parquet files; trips are counted by the workers of a cluster[/dim]
+      [dim]# a folder of Parquet files; the workers of a cluster count the trips[/dim]
       astray fit trips/ -o fleet.astray --cluster tls://scheduler:8786
       [dim]# GeoLife, one person told from the others[/dim]
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
@@ -129,9 +129,9 @@ def _say_learned(output: Path, model: Detector, settings: Settings) -> None:
 
 
 def _streamed(source: Source, output: Path, part: str | None) -> Detector | None:
-    """A fleet of more trips than are loaded: learned from a sample of the agents, then everybody is enrolled.
+    """Learns a fleet from a sample of its agents, then enrols all agents, without loading all trips at once.
 
-    None if all trips are of one agent, which makes another kind of model.
+    Returns None if all trips are of one agent, which makes another kind of model.
     """
     import numpy as np
 
@@ -168,7 +168,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
 
 
 def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings) -> None:
-    """Refuse what the kind of model that is made does not know, instead of ignoring it."""
+    """Refuses settings that this kind of model does not have, instead of ignoring them."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
     learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
@@ -187,7 +187,7 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
 
 
 def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: str) -> NDArray[np.int64]:
-    """-1 for the trips, of the agent that is learned, that are named as anomalous, else 1."""
+    """Returns -1 for each trip of the learned agent that is named as anomalous, else 1."""
     import numpy as np
 
     from astray.core.trip_ids import find_trips

@@ -1,4 +1,4 @@
-"""``astray forget``: take an agent, or some of its trips, out of a model."""
+"""``astray forget``: removes an agent, or some of its trips, from a model."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from astray.core.text import number_of
 def command(
     settings: Settings,
     model: o.Model,
-    agent: Annotated[str, Argument(metavar="AGENT", help="Who is to be forgotten.", show_default=False)],
+    agent: Annotated[str, Argument(metavar="AGENT", help="The agent to forget.", show_default=False)],
     trip: Annotated[
         list[str] | None,
-        Option("--trip", metavar="TRIP", help="Only this trip, of a fleet. May be repeated.", show_default=False),
+        Option("--trip", metavar="TRIP", help="Forget only this trip of a fleet. May be repeated.", show_default=False),
     ] = None,
     output: o.NewModel = None,
 ) -> None:
     """Remove an agent, or some of its trips, from a model.
 
-    The agent's memory, its kept ways and its name leave the file; so do the cells that somebody of the population has
-    been in, which a model of one agent holds under the name. What is left is the reward: it is a few thousand numbers
-    learned from many agents, and holds no places. To say that a trip proved anomalous, which also keeps it from being
-    learned again, use astray update --anomalous.
+    The agent's name, memory and kept trips leave the file, and their bytes are overwritten. A model of one agent also
+    holds, by name, the places where the agents of its population go; this command removes those, too. What stays is the
+    reward: a few thousand numbers, learned from many agents, that hold no places. If a trip proved anomalous and the
+    model must never learn it again, use astray update --anomalous instead.
 
     [b]Examples[/b]
 

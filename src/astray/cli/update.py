@@ -32,26 +32,26 @@ def command(
         Option(
             "--anomalous",
             metavar="TRIP",
-            help="A trip, new or past, that proved anomalous: its name, or agent/name. It is taken out if it was "
-            "learned, and never learned from again. May be repeated.",
+            help="A trip, new or past, that proved anomalous: its name, or agent/name. The model forgets it if it had "
+            "learned it, and never learns from it again. May be repeated.",
             show_default=False,
         ),
     ] = None,
     output: o.NewModel = None,
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Go on learning from further trips; what proved anomalous is never learned from.
+    """Go on learning from further trips, but never from those that proved anomalous.
 
-    The trips are counted: those of the agent that the model is of, or of agents that a fleet has enrolled. That takes
-    a second; only a reward of the agent's own (--preset kdd19) goes on training. Give only trips that are known, or
-    believed, to be normal: what a model learns becomes normal.
+    The model counts the trips: of its one agent, or of the agents that a fleet knows already. That takes a second; only
+    a model that learned its own reward (--preset kdd19) trains again. Give only trips that you know, or believe, to be
+    normal: what a model learns becomes normal.
 
     [b]Examples[/b]
 
       astray update me.astray october.csv
-      [dim]# all of them but two[/dim]
+      [dim]# learn from all of them but two[/dim]
       astray update me.astray october.csv --anomalous trip-17 --anomalous trip-31
-      [dim]# a trip that was learned last month proved to be theft[/dim]
+      [dim]# a trip that the model learned last month proved to be theft[/dim]
       astray update fleet.astray --anomalous taxi-42/20140213-3
     """
     if not file and not anomalous:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -35,17 +35,19 @@ def plain(value: Any) -> Any:
     raise ModelFileError(f"{value!r} cannot be saved in a model file", remedy="set it to a plain value before saving")
 
 
-@cache
+_evaluated_hints = cache(get_type_hints)  # evaluating the types of a class takes Python milliseconds
+
+
 def _hints_of(kind: Any) -> Mapping[str, Any]:
-    """Returns the types of the fields of a dataclass; Python takes milliseconds to evaluate them."""
-    return get_type_hints(kind)
+    """Returns the types of the fields of a dataclass, by name."""
+    return _evaluated_hints(kind)
 
 
 def _plain_field(owner: Any, name: str) -> Any:
     """Returns a field in its own type, so that saving a loaded model gives equal bytes: 5 becomes 5.0 in a float."""
     value = plain(getattr(owner, name))
     try:
-        return plain(restore(_hints_of(type(owner))[name], value))
+        return plain(restore(_hints_of(cast(Hashable, type(owner)))[name], value))
     except TypeError:
         return value
 
@@ -68,7 +70,7 @@ def restore(hint: Any, value: Any) -> Any:
     if origin is dict and isinstance(value, Mapping):
         return {restore(inner[0], k): restore(inner[1], v) for k, v in value.items()}
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        hints_by_name = _hints_of(hint)
+        hints_by_name = _hints_of(cast(Hashable, hint))
         unknown = sorted(set(value) - set(hints_by_name))
         if unknown:
             raise TypeError(f"{getattr(hint, '__name__', hint)} has no field named {unknown[0]!r}")

@@ -96,7 +96,7 @@ class AgentStream(Session):
         score = self._score(advance)
         self.emit(self, FixScored(score))
         if was is not None and self._open is None and score.ended is not None:
-            self._report_end(score.ended, was)
+            self.report_end(score.ended, was)
         else:
             self._report_alert(score)
         return score
@@ -116,10 +116,11 @@ class AgentStream(Session):
         was = self._open
         final = super().end_trip(why)
         if final is not None and was is not None:
-            self._report_end(final, was)
+            self.report_end(final, was)
         return final
 
-    def _report_end(self, final: TripScore, was: OpenTrip) -> None:
+    def report_end(self, final: TripScore, was: OpenTrip) -> None:
+        """Reports that a trip is over, and closes its alert."""
         if self.alerting:
             self.emit(self, AlertClosed(final, self.alerts, final.end, "trip ended"))
         alerts, self.alerts, self.alerting = self.alerts, 0, False

@@ -59,9 +59,10 @@ class Tracked(AgentStream):
             score_open([self.due])
         return self.finish(advance)
 
-    def _report_end(self, final: TripScore, was: OpenTrip) -> None:
+    def report_end(self, final: TripScore, was: OpenTrip) -> None:
+        """Reports that a trip is over, and notes that a snapshot is due."""
         self.turned = True
-        super()._report_end(final, was)
+        super().report_end(final, was)
 
     @property
     def alert(self) -> str | None:
