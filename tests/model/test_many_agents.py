@@ -590,3 +590,10 @@ def test_a_habit_near_a_line_between_solar_hours_is_one_habit():
         return len(here & there) / len(here | there)
 
     assert shared(7.5) > shared(7.9) - 0.05
+
+
+@pytest.mark.parametrize("wrong", [{"preset": "kdd19"}, {"preset": "own"}, {"explorers": ("detour",)}])
+def test_a_reward_of_one_agent_is_refused_for_several_agents(wrong: dict[str, Any]) -> None:
+    trips = city(people=2, days=3, seed=0).trips
+    with pytest.raises(DataError, match="pooled=True"):
+        Detector(**wrong).fit(trips)

@@ -164,8 +164,22 @@ class Shared(NamedTuple):
     cells: dict[str, Keys]
 
 
+def _refuse_own_reward(parameters: Parameters) -> None:
+    """Refuses parameters that ask for a reward of the agent's own, which many agents cannot share."""
+    asked = {"background": parameters.background, "explorers": parameters.explorers}
+    names = [name for name, value in asked.items() if value is not None]
+    if parameters.preset in ("own", "kdd19"):
+        names.append(f"preset={parameters.preset!r}")
+    if names:
+        raise DataError(
+            f"{names[0]} asks for a reward of one agent or pool, but these trips are of several agents",
+            remedy="give one agent's trips, or pooled=True",
+        )
+
+
 def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Shared:
     """Lets the shared reward go on learning from many agents, and counts where they go."""
+    _refuse_own_reward(parameters)
     config = shared_featurizer(parameters, trips)
     begun = first_reward(parameters)
     if not fits(begun, Featurizer.of(trips, config, np.random.default_rng(0))):
