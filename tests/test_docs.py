@@ -170,7 +170,7 @@ def test_links_to_files_lead_somewhere(page: Path):
 
 def test_contributing_names_only_files_and_folders_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    files = (path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*"))
+    files = (path for folder in ("src", "tests", "docs", "bench", "benchmark") for path in (ROOT / folder).rglob("*.*"))
     there = [path.relative_to(ROOT).as_posix() for path in files]
     folders = {folder.rsplit("/", 1)[0] + "/" for folder in there} | {"bench/", "site/"}
     for named in set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text)):

@@ -25,7 +25,7 @@ from astray import Detector, Trajectories
 from astray.core import atomic
 from astray.core.errors import InUseError, ModelFileError
 from astray.features.memory import Forgetting, Memory
-from astray.model import compact, memories
+from astray.model import array_bytes, memories
 from astray.model.agent_memory import AgentMemory
 from astray.model.file import PAGE_BYTES, ModelFile, write_model
 from astray.model.memory_bytes import MemoryCodec
@@ -636,27 +636,27 @@ class TestCompact:
         unique = sorted(set(pairs))
         keys: NDArray[np.uint64] = np.array([k for k, _ in unique], np.uint64)
         numbers: NDArray[np.int32] = np.array([t for _, t in unique], np.int32)
-        blob = compact.pack_arrays([*compact.postings(keys, numbers), *compact.texts(words)])
-        found = compact.unpack_arrays(blob, (*compact.POSTINGS, *compact.TEXTS))
-        back = compact.as_postings(found[:3], 41)
+        blob = array_bytes.pack_arrays([*array_bytes.postings(keys, numbers), *array_bytes.texts(words)])
+        found = array_bytes.unpack_arrays(blob, (*array_bytes.POSTINGS, *array_bytes.TEXTS))
+        back = array_bytes.as_postings(found[:3], 41)
         assert np.array_equal(back[0], keys)
         assert np.array_equal(back[1], numbers)
-        assert compact.as_texts(found[3:]) == words
+        assert array_bytes.as_texts(found[3:]) == words
 
     @given(st.binary(max_size=80))
     def test_random_bytes_are_refused_or_read_as_arrays(self, blob: bytes) -> None:
         try:
-            compact.unpack_arrays(blob, compact.POSTINGS)
+            array_bytes.unpack_arrays(blob, array_bytes.POSTINGS)
         except ValueError:
             return
 
     def test_a_blob_cannot_claim_to_be_of_any_size(self) -> None:
-        blob = bytearray(compact.pack_arrays([np.zeros(10)]))
+        blob = bytearray(array_bytes.pack_arrays([np.zeros(10)]))
         blob[:4] = (2**31).to_bytes(4, "little")
         with pytest.raises(ValueError, match="claims"):
-            compact.unpack_arrays(bytes(blob), [np.float64])
+            array_bytes.unpack_arrays(bytes(blob), [np.float64])
 
     def test_postings_take_a_fraction_of_their_size(self, kept: Path) -> None:
         memory = opened(kept).memories_["p00"].counts
-        packed = compact.pack_arrays(compact.postings(memory.keys, memory.trips))
+        packed = array_bytes.pack_arrays(array_bytes.postings(memory.keys, memory.trips))
         assert len(packed) < 0.6 * 12 * len(memory.keys)

@@ -129,7 +129,7 @@ class Symbols(World):
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
         return [self.calibration]
 
-    def explain(self, trip: Trajectories, scores: Scores, whole: Scores, bounds: Bounds) -> Explanation:
+    def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         segments = scores.segments(np.array([bounds.eps]))
         symbols = trip.columns["symbol"]
         words: list[tuple[str, dict[str, float]]] = [

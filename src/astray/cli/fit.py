@@ -72,12 +72,12 @@ def command(
 
       astray fit past.csv -o fleet.astray
       astray fit past.csv -o ana.astray --agent ana
-      [dim]# several files, of any format that astray reads; they may be packed[/dim]
+      [dim]# several files, of any format that astray reads; they may be compressed[/dim]
       astray fit 'tracks/*.gpx' more-tracks.zip -o me.astray --agent me
       [dim]# only where she goes and when; one false alarm in two hundred[/dim]
       astray fit past.csv -o ana.astray --agent ana --look-for place,time \\
         --false-alarm-rate 0.005
-      [dim]# columns that astray does not recognise by name; bad rows left out and listed[/dim]
+      [dim]# columns whose names astray does not know; bad rows left out and listed[/dim]
       astray fit log.csv -o me.astray --columns lat=Breite,lon=Laenge --skip-bad
       [dim]# a folder of Parquet files; the workers of a cluster count the trips[/dim]
       astray fit trips/ -o fleet.astray --cluster tls://scheduler:8786
