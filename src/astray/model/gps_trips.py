@@ -75,6 +75,7 @@ class GpsTrips(World):
     popularity: Popularity
     anomalous: frozenset[TripId] = frozenset()
     updates: int = 0
+    is_one: bool = False  # whether it has one memory, with a frame of its own, to which it compares every trip
     memories: Memories = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,7 +167,7 @@ class GpsTrips(World):
         reward, featurizer = enrolled.reward, enrolled.featurizer
         weights = aspect_weights(reward.aspects, parameters.look_for, reward.of_a_pool)
         world = cls(parameters, reward, weights, featurizer.config, featurizer.context, featurizer.popularity)
-        world.popularity = replace(featurizer.popularity, excluded=None)
+        world.popularity, world.is_one = replace(featurizer.popularity, excluded=None), True
         world.memories[name] = AgentMemory(
             featurizer.memory,
             enrolled.kept if len(enrolled.kept) else None,
@@ -488,11 +489,6 @@ class GpsTrips(World):
     # ---------------------------------------------------------------- what is known
 
     @property
-    def is_one(self) -> bool:
-        """Whether the model has one memory, with a frame of its own, to which it compares every trip."""
-        return len(self.memories) == 1 and self.sole[1].frame is not None
-
-    @property
     def sole(self) -> tuple[str, AgentMemory]:
         """The only memory of a model of one agent or pool, with its name."""
         (name,) = self.memories.names()
@@ -671,6 +667,7 @@ class GpsTrips(World):
             "context": plain(self.context),
             "aspect_weights": self.weights,
             "updates": self.updates,
+            "is_one": self.is_one,
         }
         return Packed.together([Packed(values, {}), pack_reward("reward", self.reward)])
 
@@ -696,7 +693,10 @@ class GpsTrips(World):
             unpack_popularity(store, config),
             unpack_anomalous(store),
             model.value("updates", int),
+            model.value("is_one", bool),
         )
+        if world.is_one and len(store) != 1:
+            raise model.wrong("a model of one agent or pool, with other than one memory")
         if not fits(reward, AgentMemory().featurizer("", world.common)):
             raise model.wrong("its reward and its featurizer do not fit together")
         world.opened_with(store)
