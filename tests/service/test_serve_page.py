@@ -557,6 +557,7 @@ def test_a_local_map_file_is_drawn_underneath(tmp_path: Path, opened: Open) -> N
           return [...new Set(map.map.queryRenderedFeatures().map((feature) => feature.layer["source-layer"]))];
         }"""
         until(page, lambda: {"earth", "places"} <= set(page.evaluate(asked)))
+        page.close()  # before the service stops: MapLibre throws if tiles vanish while it asks for them
 
 
 def varint(n: int) -> bytes:
