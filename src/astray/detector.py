@@ -705,11 +705,6 @@ class Detector(Parameters):
             detector._opened_with(store, data)
         return detector
 
-    @property
-    def store_(self) -> Store | None:
-        """Where the model was opened from or saved to; None if it is nowhere yet."""
-        return self._store
-
     def _opened_with(self, store: Store, model: bytes) -> None:
         self._store, self._model_there = store, model
         self.world_.opened_with(store)

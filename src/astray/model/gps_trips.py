@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from astray.core.errors import Call, DataError, some_names
 from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
-from astray.core.trip_ids import TripId, find_trips
+from astray.core.trip_ids import TripId
 from astray.core.zones import Zone, home_of, zones_of
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
@@ -572,10 +572,6 @@ class GpsTrips(World):
     def home(self, agent: str) -> Zone | None:
         """Returns the time zone in which an agent lives; None if it is not known."""
         return self.sole[1].zone if self.is_one else self.memories.zone(agent)
-
-    def find_waiting(self, names: Iterable[TripId | str]) -> list[TripId]:
-        """Returns the waiting trips of these names."""
-        return list(dict.fromkeys(find_trips(names, self.waiting, among="trips that wait for an answer")))
 
     # ---------------------------------------------------------------- looking
 
