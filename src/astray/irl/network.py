@@ -13,6 +13,8 @@ from torch.nn.functional import linear
 
 Layers = list[tuple[Tensor, Tensor]]
 
+OUTPUT_GAIN = 0.01  # of the initial weights of the last layer
+
 
 @dataclass(frozen=True)
 class MLP:
@@ -39,12 +41,12 @@ class MLP:
         """The length of the flat vector of weights and biases."""
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
 
-    def initial(self, rng: np.random.Generator, dtype: torch.dtype, output_gain: float = 0.01) -> Tensor:
-        """Draws Glorot-uniform weights and zero biases; a small ``output_gain`` makes the first outputs small."""
+    def initial(self, rng: np.random.Generator, dtype: torch.dtype) -> Tensor:
+        """Draws Glorot-uniform weights and zero biases; the last layer is small, so that the first outputs are, too."""
         theta = torch.zeros(self.n_parameters, dtype=dtype)
         layers = self.layers(theta)
         for i, (weight, _) in enumerate(layers):
-            bound = math.sqrt(6.0 / sum(weight.shape)) * (output_gain if i == len(layers) - 1 else 1.0)
+            bound = math.sqrt(6.0 / sum(weight.shape)) * (OUTPUT_GAIN if i == len(layers) - 1 else 1.0)
             weight.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(weight.shape))))
         return theta
 

@@ -206,15 +206,12 @@ class Generator(Protocol):
         lengths: ArrayLike | None = None,
     ) -> Rollout:
         """Draws n trajectories of at most ``horizon`` steps."""
-        ...
 
     def improve(self, rollout: Rollout, rewards: Array) -> Improvement:
         """Improves the policy on its own latest rollout, given the reward (n, H) of each step."""
-        ...
 
     def log_prob(self, states: Array, actions: Array) -> Array:
         """Returns the log-density of actions (..., a) in states (..., d), in the units of the actions."""
-        ...
 
 
 def rollout(

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from astray.core.errors import TrainingError
 from astray.core.trajectories import Trajectories
 from astray.irl.background import Background
-from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows
-from astray.irl.holdout import held_out
+from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows, held_out
 from astray.irl.kdd19 import (
     Estimate,
     Evidence,
