@@ -29,8 +29,8 @@ def first_after(clock: Array, seconds: float, first: Array) -> NDArray[np.int64]
     [0, 0, 1, 2, 4, 4]
     """
     rows, before = np.arange(len(clock)), clock - seconds
-    # Receivers mostly report at regular times, so the median distance in rows is nearly always right. Where it is not, a
-    # search follows, which takes five times as long.
+    # Receivers mostly report at regular times, so the median distance in rows is nearly always right. Where it is not,
+    # a search follows, which takes five times as long.
     some = rows[:: len(rows) // 100 + 1]
     back = int(np.median(some - np.searchsorted(clock, before[some], side="right"))) if len(some) else 0
     found = np.maximum(rows - max(back, 0), first)

@@ -1,7 +1,7 @@
 """Paths: where an agent was when, in metres, cut at gaps; resampled for learning, traced for memory.
 
-A set of paths is a :class:`~astray.Trajectories` with the columns ``time`` and ``xy``. All that the learner sees becomes
-paths first: demonstrations, counterfactuals, other agents' trips, the policy's rollouts.
+A set of paths is a :class:`~astray.Trajectories` with the columns ``time`` and ``xy``. All that the learner sees
+becomes paths first: demonstrations, counterfactuals, other agents' trips, the policy's rollouts.
 """
 
 from __future__ import annotations

@@ -107,24 +107,9 @@ def statistics(
 ) -> Floats:
     """Returns the statistics of trips to an agent's memory: (trips, statistics); NaN for a trip without rows.
 
-    Parameters
-    ----------
-    rows
-        The trips.
-    familiar
-        The familiarity of the rows, (rows, habits).
-    habits
-        The habits of the rows' keys.
-    memory
-        The past trips of the agent.
-    popularity
-        Where other agents go.
-    window
-        The number of rows of the least and of the most familiar part of a trip.
-    without
-        For each trip, the number of a remembered trip that must not count; -1 for none.
-    maker
-        For each trip, the number of the agent that made it, among those of the popularity; -1 for none.
+    ``familiar`` is the familiarity of the rows by the ``habits`` of their keys. The least and the most familiar part of
+    a trip have ``window`` rows. For each trip, ``without`` numbers a remembered trip that must not count, and ``maker``
+    the agent of the popularity that made it; -1 for none.
     """
     starts, lengths, present = rows.starts, rows.lengths, rows.present
     known = statistics_of(tuple(habits), popularity.cells)
@@ -182,24 +167,12 @@ def _layout(habits: int, sizes: int) -> _Layout:
 
 
 def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
-    """Returns the statistics of trips, (trips, statistics), from sums over their rows; without those of the last row.
+    """Returns the statistics of trips, (trips, statistics), from sums over their ``rows``; not those of the last row.
 
-    Parameters
-    ----------
-    layout
-        Where the sums go.
-    rows
-        The number of rows of each trip.
-    sums
-        For each habit the sum of the familiarity, the number of new rows, the lowest and the highest window, and the
-        familiarity of the first row; then for each size of cell the sum of the popularity, its sum over new places, and
-        that of the first row: (trips, 5 habits + 3 sizes).
-    alike
-        The familiarity of the whole trip by :data:`TRIP_HABITS`.
-    motion
-        What :data:`MOTION` names.
-    past
-        The logarithm of the number of past trips.
+    ``sums`` (trips, 5 habits + 3 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
+    lowest and highest window, and the first row; then, for each size of cell, the sum of the popularity, its sum over
+    new places, and the first row. ``alike`` is the familiarity of whole trips by :data:`TRIP_HABITS`, ``motion`` what
+    :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
     """
     found = np.full((len(rows), layout.width), np.nan, np.float32)
     found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
@@ -240,25 +213,15 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 _OPEN = tuple(h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now)
 _BANDED = tuple(h for h in _OPEN if set(LOOKED_UP[h].tolist()) & set(BANDS))
 _TOLD = tuple(h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where)
-"""The habits of an open trip, those of them that change while it goes on, and those of a known destination."""
+"""The habits of an open trip, those of them that change from row to row, and those that need the destination."""
 
 
 class RunningStatistics:
     """The sums over the rows of an open trip, and the past trips like it.
 
     :func:`count_rows` adds a row, :func:`statistics_so_far` returns what :func:`statistics` would return for the rows
-    so far: equal to the last bit, but for motion and, under a half-life, for counts, which are equal to rounding.
-
-    Parameters
-    ----------
-    habits, memory, popularity, window
-        As for :func:`statistics`.
-    frame
-        The projection and local time of the trip.
-    maker
-        The number of the agent that makes it, among those of the popularity; -1 for none.
-    destination
-        Where it is meant to stop, in metres, if that is known.
+    so far: equal to the last bit, but for motion and, under a half-life, for counts, which are equal to rounding. The
+    arguments are those of :func:`statistics`; ``destination`` is where the trip is meant to stop, in metres, if known.
     """
 
     __slots__ = (
@@ -295,7 +258,7 @@ class RunningStatistics:
         self.motion = MotionSums()
 
     def head_for(self, destination: tuple[float, float] | None) -> None:
-        """Sets where the trip is meant to stop, in metres; None if that is not known any more."""
+        """Sets where the trip is meant to stop, in metres; None if that is no longer known."""
         self.destination = destination
         if self.rows:
             self._count_ends()
@@ -382,13 +345,13 @@ def _count_trips(running: Sequence[RunningStatistics], motion: Array) -> None:
     """Looks up the past trips that began alike, or were about as long or as fast, if that has changed."""
     bands = band_words(motion)
     changed = (bands != _stacked([one.words[BANDS] for one in running])).any(axis=(1, 2)).tolist()
-    begun, going_on = list[RunningStatistics](), list[RunningStatistics]()
+    begun, further = list[RunningStatistics](), list[RunningStatistics]()
     for one, has_changed, own in zip(running, changed, bands, strict=True):
         if not one.looked_up or has_changed:
-            (going_on if one.looked_up else begun).append(one)
+            (further if one.looked_up else begun).append(one)
             one.words[BANDS], one.looked_up = own, True
     _look_up(begun, _OPEN)
-    _look_up(going_on, _BANDED)  # where and when they began does not change
+    _look_up(further, _BANDED)  # where and when they began does not change
 
 
 def _look_up(running: Sequence[RunningStatistics], habits: tuple[int, ...]) -> None:

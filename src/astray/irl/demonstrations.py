@@ -1,4 +1,4 @@
-"""Demonstrations as the learner takes them, and what the learner asks of whoever demonstrated them."""
+"""Demonstrations as the learner takes them, and what the learner needs of the agent that demonstrates."""
 
 from __future__ import annotations
 
@@ -24,28 +24,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that the learner draws from: steps of trajectories, or whole trips.
+    """Rows that the learner draws from: steps of trajectories, or whole trips."""
 
-    Attributes
-    ----------
-    features
-        The inputs of the reward network: (n, features).
-    path
-        The trajectory that each row belongs to, counted from 0; R(tau) is the sum over its rows.
-    states, actions
-        The inputs and outputs of the policy: (n, d) and (n, a).
-    trip
-        For demonstrations the position of the trip in the training set; -1 for background.
-    steps
-        The steps that the features were made from, if the features can be recomputed after the memory has changed.
-    """
-
-    features: NDArray[np.float32]
-    path: NDArray[np.int64]
-    states: Array
-    actions: Array
-    trip: NDArray[np.int64]
-    steps: Steps | None = None
+    features: NDArray[np.float32]  # the inputs of the reward network: (n, features)
+    path: NDArray[np.int64]  # the trajectory of each row, counted from 0; R(tau) is the sum over its rows
+    states: Array  # the inputs of the policy: (n, d)
+    actions: Array  # its outputs: (n, a)
+    trip: NDArray[np.int64]  # of a demonstration, the position of the trip in the training set; -1 for background
+    steps: Steps | None = None  # that the features were made from, if a changed memory changes the features
 
     def __len__(self) -> int:
         return len(self.path)

@@ -18,15 +18,8 @@ OUTPUT_GAIN = 0.01  # of the initial weights of the last layer
 
 @dataclass(frozen=True)
 class MLP:
-    """A tanh network whose parameters are one flat vector.
+    """A tanh network with a linear output, whose parameters are one flat vector.
 
-    Parameters
-    ----------
-    sizes
-        The widths of the layers, input first, output last; the output is linear.
-
-    Examples
-    --------
     >>> net = MLP((3, 8, 2))
     >>> theta = net.initial(np.random.default_rng(0), torch.float64)
     >>> at = net.linearise(theta, torch.ones(5, 3, dtype=torch.float64))
@@ -34,7 +27,7 @@ class MLP:
     (torch.Size([5, 2]), True)
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # the widths of the layers, input first
 
     @property
     def n_parameters(self) -> int:
