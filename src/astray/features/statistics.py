@@ -123,17 +123,15 @@ def statistics(
 
     is_new = familiar == 0
     low, high = windows(familiar, starts, lengths, window)
-    over_steps = (total(familiar), total(is_new), low, high, familiar[starts])
+    over_steps = (total(familiar), total(is_new), low, high, familiar[starts], familiar[last])
     there = popularity.encode(rows.keys, habits, None if maker is None else maker[rows.steps.trip])
     new_places = is_new[:, [habits.index(habit) for habit in popularity.habits]]
-    sums = np.hstack([*over_steps, total(there), total(there * new_places), there[starts]])
+    sums = np.hstack([*over_steps, total(there), total(there * new_places), there[starts], there[last]])
     whole = None if without is None else without[present]
     alike = familiarity(rows.looked_up, memory, whole)
     past = np.log1p(memory.history - (np.zeros(len(starts)) if whole is None else whole >= 0))
     layout = _layout(len(habits), len(popularity.cells))
-    of_present = _from_sums(layout, lengths, sums, alike, rows.motion, past)
-    _set_last(of_present, familiar[last], there[last])
-    found[present] = of_present
+    found[present] = _from_sums(layout, lengths, sums, alike, rows.motion, past)
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
     found[np.ix_(~rows.told, members(known, "destination"))] = np.nan
     if not len(popularity.agents):
@@ -141,9 +139,9 @@ def statistics(
     return found
 
 
-_SUM, _NEW, _LOW, _HIGH, _FIRST = range(5)
-_OVER_STEPS = [OVER_STEPS.index(what) for what in ("mean", "new", "lowest", "highest", "first")]
-_OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first")]
+_SUM, _NEW, _LOW, _HIGH, _FIRST, _LAST = range(6)
+_OVER_STEPS = [OVER_STEPS.index(what) for what in ("mean", "new", "lowest", "highest", "first", "last")]
+_OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first", "last")]
 
 
 class _Layout(NamedTuple):
@@ -161,33 +159,25 @@ def _layout(habits: int, sizes: int) -> _Layout:
     steps = [len(OVER_STEPS) * h + what for what in _OVER_STEPS for h in range(habits)]
     trips, motion, others = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION)]).tolist()
     there = [others + len(OVER_OTHERS) * size + what for what in _OVER_OTHERS for size in range(sizes)]
-    is_mean = np.repeat([True, False, True, False], [2 * habits, 3 * habits, 2 * sizes, sizes])
+    is_mean = np.repeat([True, False, True, False], [2 * habits, 4 * habits, 2 * sizes, 2 * sizes])
     width = others + len(OVER_OTHERS) * sizes + 1
     return _Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
 
 
 def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
-    """Returns the statistics of trips, (trips, statistics), from sums over their ``rows``; not those of the last row.
+    """Returns the statistics of trips, (trips, statistics), from sums over their ``rows``.
 
-    ``sums`` (trips, 5 habits + 3 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
-    lowest and highest window, and the first row; then, for each size of cell, the sum of the popularity, its sum over
-    new places, and the first row. ``alike`` is the familiarity of whole trips by :data:`TRIP_HABITS`, ``motion`` what
-    :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
+    ``sums`` (trips, 6 habits + 4 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
+    lowest and highest window, and the first and last row; then, for each size of cell, the sum of the popularity, its
+    sum over new places, and the first and last row. ``alike`` is the familiarity of whole trips by :data:`TRIP_HABITS`,
+    ``motion`` what :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
     """
-    found = np.full((len(rows), layout.width), np.nan, np.float32)
+    found = np.empty((len(rows), layout.width), np.float32)
     found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
     found[:, layout.alike] = alike
     found[:, layout.motion] = motion
     found[:, -1] = past
     return found
-
-
-def _set_last(found: Floats, familiar: Array, there: Array) -> None:
-    """Sets the statistics of the last row of each trip."""
-    width, others = len(OVER_STEPS), len(OVER_OTHERS)
-    found[:, OVER_STEPS.index("last") : width * familiar.shape[1] : width] = familiar
-    begin = found.shape[1] - 1 - others * there.shape[1]
-    found[:, begin + OVER_OTHERS.index("last") : -1 : others] = there
 
 
 def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Array, Array]:
@@ -245,8 +235,9 @@ class RunningStatistics:
         self.places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
         self.rows, self.width, self.past = 0, window, float(np.log1p(memory.history))
         n, sizes = len(habits), len(popularity.cells)
-        self.all_sums = np.zeros(5 * n + 3 * sizes)
-        self.sums, self.others = self.all_sums[: 5 * n].reshape(5, n), self.all_sums[5 * n :].reshape(3, sizes)
+        self.all_sums = np.zeros(6 * n + 4 * sizes)
+        self.sums, self.others = self.all_sums[: 6 * n].reshape(6, n), self.all_sums[6 * n :].reshape(4, sizes)
+        self.sums[_LAST] = self.others[3] = np.nan  # unknown until the trip ends
         if not self.places:
             self.others[:] = np.nan
         self.window = deque([np.zeros(len(habits))], window + 1)  # the sums after each of the last rows
