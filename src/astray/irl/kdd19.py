@@ -28,13 +28,14 @@ sampled gradient (3), n(s, a) (4).
 
 Where this differs from the paper
 ---------------------------------
-- Inputs. Trips are resampled to one fix every 30 s. The network standardises its inputs and clips them at 5 standard
-  deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain coordinates.
+- Inputs. Trips are resampled to one fix every 30 s. Reward and policy standardise their inputs; the reward clips them
+  at 5 standard deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain
+  coordinates.
 - Bootstrap. A head weighs each trip by a Poisson(1) count, the limit of drawing M of M trips with replacement.
 - Initial weights. The reward's weights have variance 0.1, as printed, but its biases begin at 0; the policy's weights
   are Glorot-uniform. TRPO is astray's own, with a critic and generalised advantages; the paper used OpenAI baselines.
-- One reward. The paper has one reward and one background. astray's default reward has an aspect for each kind of
-  alternative, each with its own K heads and background; with :data:`KDD19` there is a single aspect.
+- Aspects. The paper has one reward and one background, and so has :data:`KDD19`. The functions also serve a reward
+  with an aspect for each kind of alternative, each aspect with its own K heads and background.
 - Prior. -log p(theta) is divided by the number of demonstrations (one prior against the sum over all of them); Section
   4.2 prints it undivided. It also pulls the K - 1 heads that an iteration does not sample, each with weight 1/K.
 - Trajectories. Eq. 3 sums over random parts of at most 50 steps, not over whole trajectories. Rollouts are as long as
@@ -112,7 +113,7 @@ class Evidence:
 
     demonstrations: Rows  # T_d
     backgrounds: Mapping[str, Background]  # T_s, of each aspect
-    bootstrap: Tensor  # (trips, K): how often D_k contains each trip
+    bootstrap: Tensor  # the masks (trips, K): how often D_k contains each trip
 
 
 Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator], Loss]
@@ -122,7 +123,7 @@ Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator],
 class Learner:
     """What Algorithm 1 changes, and what it needs for that."""
 
-    reward: RewardHeads  # r_theta_1 ... r_theta_K
+    reward: RewardHeads  # the K reward functions r_theta_k
     generator: Generator | None  # the policy pi, with TRPO to improve it; None: the background needs no policy
     evidence: Evidence
     independent: int  # independent demonstrations, against which the prior counts once
@@ -139,12 +140,12 @@ def algorithm_1(
     Line 1, T_d, is ``agent.demonstrations()``; line 2 is :func:`first_reward` and :func:`first_policy`; line 10 returns
     what ``learner`` holds afterwards. ``lengths`` are those of the demonstrated trajectories: rollouts are as long.
     """
-    pi, reward = learner.generator, learner.reward
+    pi, reward, dynamics = learner.generator, learner.reward, agent.dynamics
     assert pi is not None
     for _ in range(config.iterations):  # line 3
         k = int(rng.integers(reward.n_heads))  # line 4: sample a reward function
         n_steps = np.minimum(rng.choice(lengths, config.rollouts), config.horizon)
-        rollout = pi.rollout(agent.dynamics, config.rollouts, config.horizon, rng, n_steps)  # line 5: generate samples
+        rollout = pi.rollout(dynamics, config.rollouts, config.horizon, rng, n_steps)  # line 5: generate samples
         generated = agent.realise(rollout)
         log_density = copy.deepcopy(pi).log_prob  # of pi as it is now: q(tau) of these samples
         for background in learner.evidence.backgrounds.values():  # line 6: append them to T_s
