@@ -245,7 +245,7 @@ def test_memory_does_not_grow_with_the_length_of_the_runs() -> None:
 
 def test_nothing_is_made_of_held_out_runs() -> None:
     """Otherwise they are what the reward learns to dislike, and normal runs look better than they are."""
-    from astray.irl.holdout import held_out
+    from astray.irl.demonstrations import held_out
     from astray.irl.learn_config import LearnConfig
     from astray.irl.trainer import learn_agent_reward
 

@@ -290,7 +290,7 @@ def test_shifted_grids_average():
         (Habit(weekend=True), {"time": 3.9 * DAY}, {"time": 4.1 * DAY}, 0.0),  # Sunday and Monday
     ],
 )
-def test_what_a_habit_takes_for_the_same(habit: Habit, one: Any, other: Any, expected: float):
+def test_steps_are_alike_where_a_habit_says_so(habit: Habit, one: Any, other: Any, expected: float):
     assert alike(steps([0, 0], **one), steps([0, 0], **other), habit) == expected
 
 
@@ -330,7 +330,7 @@ def test_fourier_features_tell_places_apart_by_their_scale():
     np.testing.assert_allclose(waves @ waves[0] / 2000, np.exp(-(np.array([0.0, 0.3, 1.0, 30.0]) ** 2) / 2), atol=0.07)
 
 
-def test_familiarity_says_in_how_many_other_trips_the_same_was_done():
+def test_familiarity_counts_the_other_trips_that_did_the_same():
     habits = (Habit(cell=500),)
     encoder = FamiliarityEncoder(habits=habits)
     for day in range(5):
@@ -391,7 +391,7 @@ def test_a_trip_seen_once_is_not_familiar_with_itself():
     assert (familiar.mean(axis=0) > 0.5 * np.log(2)).all()
 
 
-def test_looking_at_a_remembered_trip_is_looking_with_it_forgotten():
+def test_a_remembered_trip_is_measured_as_if_it_were_forgotten():
     trips = wander(6, 10.0)
     featurizer = featurizer_of(trips)
     blind = featurizer.forget([TripId("ana", "3")])
@@ -402,7 +402,7 @@ def test_looking_at_a_remembered_trip_is_looking_with_it_forgotten():
     )
 
 
-def test_what_was_done_before_is_familiar_and_what_was_not_is_not():
+def test_repeated_trips_are_familiar_and_new_ones_are_not():
     trips = wander(5, 10.0)
     featurizer = featurizer_of(trips)
     again = Trajectories.concat([trips[:1], wander(1, 10.0, seed=99)])
@@ -412,7 +412,7 @@ def test_what_was_done_before_is_familiar_and_what_was_not_is_not():
     assert familiar[0] > 2 * familiar[1]
 
 
-def test_another_memory_is_another_persons_eyes():
+def test_another_memory_gives_another_familiarity():
     trips = wander(4, 10.0)
     town = Featurizer.of(
         trips, FeaturizerConfig(), np.random.default_rng(0)
@@ -457,7 +457,7 @@ def test_rows_of_several_trips_map_back_to_their_fixes():
 
 
 @pytest.mark.parametrize("encoder", ["familiarity", "fourier", "raw"])
-def test_the_mean_over_a_trip_does_not_depend_on_how_often_the_receiver_spoke(encoder: str):
+def test_the_mean_over_a_trip_does_not_depend_on_how_often_the_receiver_reported(encoder: str):
     past = wander(8, 5.0)
     featurizer = Featurizer.of(past, FeaturizerConfig(encoder=encoder), np.random.default_rng(0)).remember(past)
     means = {}
@@ -470,7 +470,7 @@ def test_the_mean_over_a_trip_does_not_depend_on_how_often_the_receiver_spoke(en
         assert (np.abs(means[every] - means[5.0]) < 0.03 * spread + 1e-3).all()
 
 
-def test_what_is_remembered_does_not_depend_on_how_often_the_receiver_spoke():
+def test_a_memory_does_not_depend_on_how_often_the_receiver_reported():
     counts = [len(featurizer_of(wander(3, every)).memory.keys) for every in (2.0, 5.0, 10.0, 30.0)]
     assert max(counts) < 1.1 * min(counts)
 
@@ -480,7 +480,7 @@ def test_trips_are_remembered_by_agent_and_trajectory():
     assert featurizer_of(fixes).memory.trip_ids == (TripId("a", "1"), TripId("b", "1"))
 
 
-def test_nothing_to_look_at_gives_no_rows():
+def test_no_trips_give_no_rows():
     fixes = wander(1, 30.0)
     featurizer = featurizer_of(fixes)
     featurized = featurizer.featurize(fixes[:0])
@@ -488,13 +488,13 @@ def test_nothing_to_look_at_gives_no_rows():
     assert len(featurizer.remember(fixes[:0]).memory) == 1
 
 
-def test_a_view_forgets_as_it_was_told():
+def test_a_featurizer_forgets_by_its_rule():
     trips = wander(5, 30.0)
     featurizer = featurizer_of(trips, forgetting=Forgetting(max_trips=2))
     assert featurizer.memory.trip_ids == (TripId("ana", "3"), TripId("ana", "4"))
 
 
-def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():
+def test_the_longitude_sets_the_local_time_unless_it_is_given():
     fixes = Trajectories.from_fixes(time=[0, 1], lat=[39.9, 39.9], lon=[116.4, 116.4])
     assert featurizer_of(fixes).context.utc_offset == 8 * 3600
     assert featurizer_of(fixes, utc_offset=-1800.0).context.utc_offset == -1800.0
@@ -510,12 +510,12 @@ def test_the_local_time_is_told_by_the_longitude_unless_it_is_given():
         ({"popularity": (123.0,)}, "give sizes of habits"),
     ],
 )
-def test_a_view_that_cannot_be_is_refused(config: dict[str, Any], complaint: str):
+def test_an_impossible_configuration_is_refused(config: dict[str, Any], complaint: str):
     with pytest.raises(DataError, match=complaint):
         Featurizer.of(wander(1, 60.0), FeaturizerConfig(**config), np.random.default_rng(0))
 
 
-def test_a_view_needs_fixes():
+def test_a_featurizer_needs_fixes():
     rng = np.random.default_rng(0)
     with pytest.raises(DataError, match="no columns time, lat and lon"):
         Featurizer.of(Trajectories.from_steps([np.zeros((2, 2))], [np.zeros((2, 1))]), FeaturizerConfig(), rng)
@@ -524,6 +524,6 @@ def test_a_view_needs_fixes():
 
 
 @pytest.mark.parametrize("wrong", [{"max_trips": 0}, {"window": -1.0}, {"half_life": 0.0}, {"half_life": float("nan")}])
-def test_a_way_to_forget_that_leaves_nothing_is_refused(wrong: dict[str, float]) -> None:
+def test_a_rule_that_forgets_everything_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(DataError, match="give a number above 0"):
         Forgetting(**wrong)

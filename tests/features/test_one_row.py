@@ -186,7 +186,7 @@ def test_rows_of_rewards_score_alone_as_in_an_array(seed: int, aspects: int, hea
     every=st.sampled_from([10.0, 30.0, 100.0]),
     enter=st.sampled_from([-2.0, -1.0, 0.5]),
 )
-def test_the_segment_that_lasts_is_the_last_of_the_rows_so_far(n: list[float], every: float, enter: float) -> None:
+def test_a_lasting_segment_is_the_last_one_of_the_rows_so_far(n: list[float], every: float, enter: float) -> None:
     leave, time = float(leaving(enter)), every * np.arange(len(n))
     for i in range(len(n)):
         rows = np.array(n[: i + 1])

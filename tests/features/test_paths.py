@@ -140,7 +140,7 @@ def test_an_aeroplane_is_fast_but_no_teleport():
     assert sum(begins) == 1
 
 
-def test_a_spike_is_one_fault_and_the_trip_goes_on():
+def test_a_spike_is_one_fault_and_the_trip_continues():
     time = np.arange(20) * 10.0
     xy = np.column_stack([time * 10, np.zeros(20)])
     xy[7] += 50_000

@@ -88,7 +88,7 @@ class TestCounting:
         assert seen(self.popularity, 310) == [1, 3]
         assert seen(self.popularity, 90_000) == [0, 0]
 
-    def test_who_made_the_trip_and_who_looks_do_not_count(self) -> None:
+    def test_neither_the_maker_of_a_trip_nor_the_excluded_agent_counts(self) -> None:
         assert seen(self.popularity, 10, "ann") == [1, 2]
         assert seen(self.popularity, 10, "cid") == [2, 2]
         assert seen(self.popularity, 10, "dot") == [2, 3]
@@ -104,7 +104,7 @@ class TestCounting:
         assert seen(both, 90_000) == [1, 1]
         assert seen(both, 90_000, "ann") == [0, 0]
 
-    def test_what_is_taken_out_leaves_nothing(self) -> None:
+    def test_a_removed_agent_leaves_no_counts(self) -> None:
         left = self.popularity.without(["ann", "nobody"])
         again = Popularity((100.0, 1000.0)).visited({"bob": keys(10).ravel(), "cid": keys(310).ravel()})
         assert left.agents.trip_ids == again.agents.trip_ids
@@ -121,7 +121,7 @@ class TestInAView:
         assert found is not None
         return found
 
-    def test_nobody_is_an_other_to_itself(self, mine: Trajectories, others: Trajectories) -> None:
+    def test_an_agent_is_not_among_its_own_others(self, mine: Trajectories, others: Trajectories) -> None:
         featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).among(others)
         theirs = others.agent("p03")
         rest = replace(featurizer, popularity=featurizer.popularity.without(["p03"]))
@@ -130,13 +130,13 @@ class TestInAView:
         passed = claimed(theirs, "p00")
         assert not np.array_equal(self.statistics(featurizer, passed), self.statistics(rest, passed))
 
-    def test_who_has_no_name_does_not_count(self, mine: Trajectories, others: Trajectories) -> None:
+    def test_agents_without_a_name_do_not_count(self, mine: Trajectories, others: Trajectories) -> None:
         featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0))
         both = featurizer.among(Trajectories.concat([others, claimed(others, "")])).popularity
         assert both.agents.trip_ids == featurizer.among(others).popularity.agents.trip_ids
         assert np.array_equal(both.agents.keys, featurizer.among(others).popularity.agents.keys)
 
-    def test_a_view_may_do_without(self, mine: Trajectories, others: Trajectories) -> None:
+    def test_a_featurizer_may_do_without_popularity(self, mine: Trajectories, others: Trajectories) -> None:
         for config in (FeaturizerConfig(popularity=()), FeaturizerConfig(encoder="raw")):
             featurizer = Featurizer.of(mine, config, np.random.default_rng(0)).among(others)
             assert not len(featurizer.popularity.agents)
@@ -145,7 +145,7 @@ class TestInAView:
 class TestADetector:
     """Kept, updated, forgotten."""
 
-    def test_a_file_holds_it(self, detector: Detector, others: Trajectories, tmp_path: Path) -> None:
+    def test_a_file_holds_the_popularity(self, detector: Detector, others: Trajectories, tmp_path: Path) -> None:
         assert set(featurizer_of(detector).popularity.agents.trip_ids) == set(others.agents)
         detector.save(tmp_path / "model")
         back = astray.load(tmp_path / "model")
@@ -208,7 +208,7 @@ class TestForgetting:
         assert np.array_equal(featurizer_of(named).popularity.agents.keys, featurizer_of(never).popularity.agents.keys)
         assert np.isfinite(astray.load(tmp_path / "model").score_samples(mine[-5:])).all()
 
-    def test_whose_name_only_begins_so_stays(self, named: Detector, others: Trajectories) -> None:
+    def test_an_agent_whose_name_only_begins_the_same_stays(self, named: Detector, others: Trajectories) -> None:
         named.partial_fit(claimed(others.agent("p03")[:1], "zoë/b"), y=-1)
         named.forget("zoë")
         assert "zoë/b" in featurizer_of(named).popularity.agents.trip_ids
@@ -224,7 +224,7 @@ class TestForgetting:
         assert detector.n_trips_ == len(pool.without("p02"))
         assert len(featurizer_of(detector).memory) == len(memory_of(detector).own.trips)
 
-    def test_nobody_is_forgotten_in_vain_nor_whom_the_model_is_of(self, named: Detector, tmp_path: Path) -> None:
+    def test_forgetting_an_unknown_agent_or_the_models_own_is_refused(self, named: Detector, tmp_path: Path) -> None:
         named.save(tmp_path / "before")
         with pytest.raises(DataError, match="knows nobody named 'nobody'"):
             named.forget("nobody")
@@ -261,7 +261,7 @@ class TestAFleet:
         rest = replace(featurizer, popularity=replace(featurizer.popularity, agents=fewer))
         assert np.array_equal(TestInAView.statistics(featurizer, one), TestInAView.statistics(rest, one))
 
-    def test_a_file_holds_it_and_forgetting_takes_it_out(
+    def test_a_file_holds_the_popularity_and_forgetting_takes_an_agent_out(
         self, fleet: Detector, people: Trajectories, tmp_path: Path
     ) -> None:
         fleet.save(tmp_path / "fleet")

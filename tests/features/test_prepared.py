@@ -39,7 +39,7 @@ def blank(trips: Trajectories) -> Featurizer:
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_some_prepared_trips_are_what_some_trips_prepared_are(
+def test_selected_prepared_trips_equal_selected_trips_prepared(
     trips: Trajectories, blank: Featurizer, data: st.DataObject
 ) -> None:
     which = np.array(sorted(data.draw(st.sets(st.integers(0, len(trips) - 1), max_size=12))), np.int64)
@@ -54,14 +54,16 @@ def test_some_prepared_trips_are_what_some_trips_prepared_are(
     assert np.array_equal(blank.rows(some).keys, blank.rows(trips[which]).keys)
 
 
-def test_prepared_trips_are_remembered_as_trips_are(trips: Trajectories, blank: Featurizer) -> None:
+def test_prepared_trips_are_remembered_like_trips(trips: Trajectories, blank: Featurizer) -> None:
     one, other = blank.remember(trips).memory, blank.remember(blank.prepare(trips)).memory
     assert one.trip_ids == other.trip_ids
     assert np.array_equal(one.keys, other.keys)
     assert np.array_equal(one.trips, other.trips)
 
 
-def test_a_world_among_a_population_is_that_of_its_trips(trips: Trajectories, blank: Featurizer) -> None:
+def test_a_demonstrator_among_a_population_equals_that_of_its_trips_alone(
+    trips: Trajectories, blank: Featurizer
+) -> None:
     which = np.flatnonzero(trips.agent_ids == "p01")[::2]
     among = TripDemonstrator.among(KeyedTrips.of(trips, blank), which, blank, np.random.default_rng(0))
     alone = TripDemonstrator.of(trips[which], blank, np.random.default_rng(0))

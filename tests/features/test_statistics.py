@@ -67,7 +67,7 @@ def test_the_lowest_and_highest_windows_are_those_of_a_search(trips: list[list[f
 # ---------------------------------------------------------------- over steps
 
 
-def test_what_is_said_of_steps_is_said_by_a_loop_over_them(featurizer: Featurizer, mine: Trajectories) -> None:
+def test_statistics_of_steps_equal_a_loop_over_them(featurizer: Featurizer, mine: Trajectories) -> None:
     found = looked(featurizer, mine)
     featurized = featurizer.featurize(mine, every=False)
     familiar = featurized.features[:, : len(featurizer.config.habits)]
@@ -181,7 +181,7 @@ def test_how_many_others_go_there_is_counted_by_hand(featurizer: Featurizer, min
                 assert found[trip, column[f"others {size:g} m: {what}"]] == pytest.approx(expected, abs=1e-5)
 
 
-def test_how_many_trips_are_behind_it_without_the_trip_itself(featurizer: Featurizer, mine: Trajectories) -> None:
+def test_the_number_of_past_trips_leaves_out_the_trip_itself(featurizer: Featurizer, mine: Trajectories) -> None:
     past = np.expm1(looked(featurizer, mine)[:, columns(featurizer)["past trips"]])
     n = len(featurizer.memory)
     assert past[:-5] == pytest.approx(np.full(len(mine) - 5, n - 1), rel=1e-5)
@@ -191,7 +191,7 @@ def test_how_many_trips_are_behind_it_without_the_trip_itself(featurizer: Featur
 # ---------------------------------------------------------------- what may be missing
 
 
-def test_of_a_trip_that_goes_on_the_end_is_missing_and_nothing_else(featurizer: Featurizer, mine: Trajectories) -> None:
+def test_an_open_trip_lacks_the_statistics_of_its_end_and_no_others(featurizer: Featurizer, mine: Trajectories) -> None:
     rows = featurizer.rows(mine)
     part = rows.prefixes(np.full(len(mine), 0.5))
     _, found = featurizer.measure(part)
@@ -203,7 +203,7 @@ def test_of_a_trip_that_goes_on_the_end_is_missing_and_nothing_else(featurizer: 
     assert np.array_equal(part.lengths, lengths)
 
 
-def test_a_destination_tells_where_a_trip_that_goes_on_will_stop(featurizer: Featurizer, mine: Trajectories) -> None:
+def test_a_known_destination_gives_an_open_trip_its_stop(featurizer: Featurizer, mine: Trajectories) -> None:
     rows, told = featurizer.rows(mine), np.arange(len(mine)) % 2 == 0
     whole = featurizer.measure(rows)[1]
     stops = rows.steps.location[rows.starts + rows.lengths - 1]
@@ -215,7 +215,7 @@ def test_a_destination_tells_where_a_trip_that_goes_on_will_stop(featurizer: Fea
     assert np.isnan(found[:, end]).all()
 
 
-def test_without_others_what_is_said_of_them_is_missing(mine: Trajectories) -> None:
+def test_without_other_agents_their_statistics_are_missing(mine: Trajectories) -> None:
     alone = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
     missing = np.isnan(looked(alone, mine)).all(axis=0)
     assert np.array_equal(missing, members(alone.statistics, "population"))
@@ -244,7 +244,7 @@ def test_a_trip_without_a_usable_fix_has_no_statistics(featurizer: Featurizer, m
 # ---------------------------------------------------------------- keyed once, seen by anybody
 
 
-def test_a_trip_keyed_once_is_seen_through_two_memories_as_through_each_view(trips: Trajectories) -> None:
+def test_rows_made_once_are_measured_by_each_memory_as_if_made_for_it(trips: Trajectories) -> None:
     theirs = trips.agent("p03")
     views = []
     for agent in ("p00", "p01"):
@@ -278,7 +278,7 @@ def test_others_of_a_population_are_never_the_agents_own(featurizer: Featurizer,
     )
 
 
-def test_who_made_a_trip_does_not_count_among_the_others(featurizer: Featurizer, trips: Trajectories) -> None:
+def test_the_maker_of_a_trip_does_not_count_among_the_others(featurizer: Featurizer, trips: Trajectories) -> None:
     theirs = trips.agent("p02")
     rest = replace(featurizer, popularity=featurizer.popularity.without(["p02"]))
     np.testing.assert_allclose(looked(featurizer, theirs), looked(rest, theirs), atol=1e-6)

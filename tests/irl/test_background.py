@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from astray.core.errors import DataError
-from astray.irl.background import Background, take_paths
+from astray.irl.background import Background, CloneDensity, take_paths
 from astray.irl.demonstrations import Rows
-from astray.irl.density import CloneDensity
 
 
 def rows(n_paths: int, length: int, value: float) -> Rows:

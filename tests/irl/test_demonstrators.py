@@ -197,7 +197,7 @@ def test_pace_goes_both_ways():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_stop_stands_still_and_goes_on_later(seed: int):
+def test_stop_adds_a_pause_and_continues_later(seed: int):
     time, xy, path = make("stop", seed)
     start, end = path.changed
     pause = end - start
@@ -248,7 +248,7 @@ def test_an_excursion_leaves_the_way_and_comes_back_to_it():
 
 
 @pytest.mark.parametrize("name", [name for name in COUNTERFACTUALS if name not in ("borrow", "excursion")])
-def test_points_that_are_not_called_changed_lie_where_they_lay(name: str):
+def test_points_that_are_not_marked_as_changed_stay_in_place(name: str):
     paths = some_paths()
     drawn, changed = explore(paths, 60, [name], INTERVAL, np.random.default_rng(5))
     assert len(drawn) == 60
@@ -299,7 +299,7 @@ def test_a_counterfactual_keeps_the_context_of_its_trip():
     assert len(set(drawn.context["trip"].tolist())) == 5
 
 
-def test_the_same_seed_imagines_the_same():
+def test_the_same_seed_draws_the_same_counterfactuals():
     a, b = (explore(some_paths(), 30, list(COUNTERFACTUALS), INTERVAL, np.random.default_rng(3))[0] for _ in "ab")
     np.testing.assert_array_equal(a.columns["xy"], b.columns["xy"])
 
@@ -464,7 +464,7 @@ def test_a_demonstration_does_not_count_its_own_visit():
     np.testing.assert_allclose(familiar, np.log(2), rtol=1e-6)  # the one other trip
 
 
-def test_demonstrations_say_which_trip_they_are_of():
+def test_demonstrations_carry_the_number_of_their_trip():
     fixes = fixes_of([curve(0, 10), curve(1, 1), curve(2, 20)])
     late = np.where(np.arange(fixes.n_rows) >= 20, 5000.0, 0.0)  # a gap in the middle of the last trip
     fixes = fixes.with_columns({"time": fixes.columns["time"] + late})
@@ -478,18 +478,18 @@ def test_demonstrations_say_which_trip_they_are_of():
     assert len(world.featurizer.memory) == 3
 
 
-def test_trips_that_the_view_remembers_are_not_remembered_twice():
+def test_trips_that_the_featurizer_remembers_are_not_remembered_twice():
     fixes = fixes_of([curve(0), curve(1)])
     featurizer = Featurizer.of(fixes, FeaturizerConfig(), np.random.default_rng(0)).remember(fixes[:1])
     assert GpsDemonstrator.of(fixes, featurizer).featurizer.memory.trip_ids == (TripId("ana", "0"), TripId("ana", "1"))
 
 
-def test_a_world_needs_one_step_at_least():
+def test_a_demonstrator_needs_at_least_one_step():
     with pytest.raises(DataError, match="two usable fixes"):
         world_of(fixes_of([curve(0, 1), curve(1, 1)]))
 
 
-def test_imagined_rows_are_nobodys_and_their_source_does_not_count():
+def test_counterfactual_rows_belong_to_no_trip_and_their_source_does_not_count():
     world = world_of(fixes_of([curve(0)]))
     rows = world.imagine(40, ["reverse", "pace", "hour", "detour"], np.random.default_rng(0))
     assert (rows.trip == -1).all()
@@ -502,7 +502,7 @@ def test_imagined_rows_are_nobodys_and_their_source_does_not_count():
         world.imagine(3, ["nap"], np.random.default_rng(0))
 
 
-def test_others_are_seen_through_this_agents_eyes():
+def test_other_agents_trips_are_seen_through_this_agents_memory():
     world = world_of(fixes_of([curve(0), curve(1)]))
     rows = world.others(fixes_of([curve(0), curve(9)], agent="bob"))
     assert (rows.trip == -1).all()
@@ -542,7 +542,7 @@ def test_the_rows_of_a_rollout_stand_in_the_order_of_its_mask():
     np.testing.assert_allclose(dense, np.where(rollout.mask, np.arange(12), -1), atol=1e-6)
 
 
-def test_a_policy_that_does_what_was_demonstrated_looks_like_the_demonstration():
+def test_a_policy_that_repeats_a_demonstration_has_its_features():
     spec = ContextSpec(time_of_day=True, weekday=True, numeric=("fare",))
     fixes = fixes_of([curve(0), curve(1), curve(5)]).with_columns(context={"fare": [3.0, 5.0, 9.0]})
     world = world_of(fixes, context=spec, utc_offset=9 * 3600.0)
@@ -573,7 +573,7 @@ def test_refreshed_rows_are_seen_with_the_present_memory():
         after.refresh(replace(rows, steps=None))
 
 
-def test_rows_are_chosen_and_put_together():
+def test_rows_are_selected_and_concatenated():
     world = world_of(fixes_of([curve(0, 5), curve(1, 4), curve(2, 6)]))
     rows = world.demonstrations()
     some = rows[rows.trip != 1]
@@ -590,7 +590,7 @@ def test_rows_are_chosen_and_put_together():
 
 
 @pytest.mark.parametrize("encoder", ["raw", "fourier"])
-def test_a_world_without_memory_works_alike(encoder: str):
+def test_a_demonstrator_without_memory_works_the_same_way(encoder: str):
     world = world_of(fixes_of([curve(0), curve(1)]), encoder=encoder)
     assert isinstance(world.featurizer.memory, Memory)
     rows = world.demonstrations()
@@ -631,7 +631,7 @@ def test_states_and_actions_are_seen_standardised_and_in_waves():
     assert len(world.names) == 4
 
 
-def test_a_column_that_never_changes_does_no_harm():
+def test_a_constant_column_gives_finite_features():
     t = Trajectories.from_steps([np.ones((4, 2))], [np.zeros((4, 1))])
     features = StepDemonstrator.of(t, Drift(), np.random.default_rng(0)).featurize(t)
     assert not features[:, :3].any()
@@ -676,7 +676,7 @@ def test_perturbed_steps_have_no_preferred_scale():
     assert (rows.trip == -1).all()
 
 
-def test_a_world_of_steps_refuses_what_it_cannot_use():
+def test_a_demonstrator_of_steps_refuses_trajectories_that_it_cannot_use():
     with pytest.raises(DataError, match="no columns state and action"):
         StepDemonstrator.of(fixes_of([curve(0)]), Drift(), np.random.default_rng(0))
     for names in (["nap"], []):

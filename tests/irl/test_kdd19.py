@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from astray.irl.density import fused_log_density
+from astray.irl.background import fused_log_density
 from astray.irl.kdd19 import (
     EPSILON,
     GAMMA,

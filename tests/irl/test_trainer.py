@@ -12,9 +12,9 @@ import torch
 from astray import Trajectories, simulate
 from astray.core.errors import DataError, TrainingError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.irl.demonstrations import held_out
 from astray.irl.dynamics import LearnedDynamics
 from astray.irl.gps_demonstrator import GpsDemonstrator
-from astray.irl.holdout import held_out
 from astray.irl.kdd19 import KDD19
 from astray.irl.learn_config import TRIPS, LearnConfig, RewardConfig, explorers_of
 from astray.irl.policy import Improvement, Rollout

@@ -33,7 +33,7 @@ def saturated(seed: int = 0) -> tuple[TripDemonstrator, KeyedTrips]:
     return world, KeyedTrips.of(others, featurizer)
 
 
-def test_where_all_have_been_own_trips_and_others_see_the_same_count() -> None:
+def test_own_trips_and_those_of_others_see_the_same_count_where_all_have_been() -> None:
     world, population = saturated()
     parts = world.demonstrations(), world.others(population), world.imagine(20, ("hour",), world.rng)
     names = [s.name for s in world.featurizer.statistics]
@@ -44,7 +44,7 @@ def test_where_all_have_been_own_trips_and_others_see_the_same_count() -> None:
             assert count == pytest.approx(np.full(len(count), N - 1), rel=1e-4), name
 
 
-def test_what_others_do_not_see_is_drawn_at_random() -> None:
+def test_the_trip_that_others_do_not_see_is_drawn_at_random() -> None:
     mine = Trajectories.concat([way("ann", day, north=0.1 * day) for day in range(N)])  # each day elsewhere
     featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
     world = TripDemonstrator.of(mine, featurizer, np.random.default_rng(0))
@@ -57,7 +57,7 @@ def test_what_others_do_not_see_is_drawn_at_random() -> None:
     assert 1 - seen.mean() == pytest.approx(1 / N, abs=0.06)
 
 
-def test_every_trip_is_there_whole_and_as_a_prefix() -> None:
+def test_every_trip_occurs_whole_and_as_a_prefix() -> None:
     trips = city(people=2, days=8, seed=0).trips
     mine = trips.agent("p00")
     featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
@@ -84,14 +84,14 @@ def test_every_trip_is_there_whole_and_as_a_prefix() -> None:
     assert set(world.names) == set(featurizer.memory.trip_ids)
 
 
-def test_what_may_be_missing_is_hidden_in_groups() -> None:
+def test_statistics_that_may_be_missing_are_hidden_in_groups() -> None:
     world, _ = saturated()
     groups = world.groups
     assert len(groups) == 2  # prefixes see to the third
     assert not any((group & members(world.featurizer.statistics, "end")).all() for group in groups)
 
 
-def test_trips_without_a_step_are_no_world() -> None:
+def test_trips_without_a_step_give_no_demonstrator() -> None:
     one = Trajectories.from_fixes(time=[0.0], lat=[45.0], lon=[7.0], agent="a", trajectory="t")
     featurizer = Featurizer.of(one, FeaturizerConfig(), np.random.default_rng(0))
     assert TripDemonstrator.of(one, featurizer, np.random.default_rng(0)) is None

@@ -133,7 +133,7 @@ def test_the_robust_scale_bears_five_per_cent_of_wild_values():
     assert locate(values).spread > 1e5  # which the plain scale does not
 
 
-def test_what_has_no_spread_keeps_the_unit_of_the_reward():
+def test_values_without_spread_keep_the_unit_of_the_reward():
     assert locate(np.array([3.0])) == Location(3.0, 1.0)
     constant = np.full(10_007, np.float32(1000.1))  # in single precision its deviation would be 6e-5
     assert locate(constant).spread == 1.0
@@ -142,7 +142,7 @@ def test_what_has_no_spread_keeps_the_unit_of_the_reward():
         locate(np.zeros(0))
 
 
-def test_one_left_out_trip_is_enough_to_go_on():
+def test_one_held_out_trip_is_enough_to_set_the_scale():
     data = rewarded(1)
     scores = mean_normality(**data, calibration=calibrate(**data), n_trips=1)
     assert np.isfinite([scores.normality[0], scores.score[0], scores.p_value[0]]).all()
@@ -186,7 +186,9 @@ def test_aspects_combined_are_the_log_ratio_to_the_mixture(case: tuple[list[floa
 
 @settings(max_examples=100, deadline=None)
 @given(rewards_of_aspects, st.integers(0, 3), st.floats(0.1, 10.0))
-def test_more_of_one_aspect_is_never_less_in_all(case: tuple[list[float], list[float]], which: int, more: float):
+def test_a_higher_reward_of_one_aspect_never_lowers_the_combined_reward(
+    case: tuple[list[float], list[float]], which: int, more: float
+):
     rewards, weights = (np.array(part) for part in case)
     which %= len(rewards)
     raised = rewards.copy()
@@ -197,7 +199,7 @@ def test_more_of_one_aspect_is_never_less_in_all(case: tuple[list[float], list[f
         assert after > before
 
 
-def test_an_aspect_that_is_not_asked_about_changes_nothing():
+def test_an_aspect_of_weight_0_changes_nothing():
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=(50, 3, 4))
     wild = rewards.copy()
@@ -208,7 +210,7 @@ def test_an_aspect_that_is_not_asked_about_changes_nothing():
     assert not (lowest_aspect(wild.mean(axis=2), weights) == 1).any()
 
 
-def test_what_is_far_from_every_alternative_is_a_number():
+def test_the_combined_reward_far_from_every_alternative_is_finite():
     for far in (-1e6, 1e6):
         assert combined(np.array([[[far], [0.0]]]), (1.0, 1.0))[0, 0] == pytest.approx(min(far, 0.0) + np.log(2.0))
 
@@ -235,7 +237,7 @@ def test_trips_are_standardised_by_their_trip_rewards():
     assert got.aspect[7] == -1
 
 
-def test_the_aspect_that_speaks_most_against_a_trip_is_named():
+def test_the_aspect_that_lowers_a_trip_most_is_named():
     rewards = np.zeros((2, 3, 2))
     rewards[0, 1] = -20.0
     rewards[1] = [[20.0], [20.0], [10.0]]
@@ -259,7 +261,7 @@ def test_the_mean_of_a_trip_weighs_its_rows_by_their_seconds():
     assert np.isnan(means[[1, 3]]).all()
 
 
-def test_a_trip_without_a_usable_row_is_not_a_number():
+def test_a_trip_without_a_usable_row_scores_nan():
     calibration = calibrate(**rewarded(20))
     data = rewarded(3)
     kept = data["trip"] != 1
@@ -387,7 +389,7 @@ def test_trips_of_one_process_are_flagged_alike_however_long(lengths: tuple[int,
         assert long > short + 0.2
 
 
-def test_what_is_short_and_odd_is_found_in_a_long_trip():
+def test_a_short_odd_part_is_found_in_a_long_trip():
     calibration = calibrate(**process([1500] * 100, 1), window_length=10.0)
     data = process([1500] * 50, 2)
     at = np.flatnonzero((data["time"] >= 700) & (data["time"] < 720))
@@ -399,7 +401,7 @@ def test_what_is_short_and_odd_is_found_in_a_long_trip():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30), st.floats(0, 50), st.floats(0, 50))
-def test_the_lowest_of_more_is_lower(values: list[float], few: float, more: float):
+def test_the_lowest_of_more_values_is_lower(values: list[float], few: float, more: float):
     of = np.array(values)
     fewer, most = (np.sort(lowest_of(of, of, times)) for times in sorted([few, more]))
     assert (most <= fewer).all()
@@ -562,7 +564,7 @@ print([m for m in ("torch", "sklearn", "pandas") if m in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
-def test_a_reward_that_nobody_holds_any_more_is_let_go():
+def test_a_reward_without_references_is_freed():
     layer = np.ones((1, 2, 3), np.float32), np.zeros((1, 1, 3), np.float32)
     posterior = RewardPosterior(np.zeros(2, np.float32), np.ones(2, np.float32), (layer,))
     assert posterior(np.ones((4, 2), np.float32)).shape == (4, 1, 3)

@@ -52,7 +52,7 @@ class TestFewTrips:
 
     @pytest.mark.parametrize("unfinished", [False, True])
     @pytest.mark.parametrize("history", [0.0, 30.0, 1000.0])
-    def test_without_any_it_is_the_reference(self, history: float, unfinished: bool) -> None:
+    def test_without_own_trips_the_scale_is_that_of_the_reference(self, history: float, unfinished: bool) -> None:
         reward = pretrained()
         assert reward.reference is not None
         got = OwnScale(reward, WEIGHTS, self.mine(0), history, SCALE).calibration(unfinished)
@@ -63,7 +63,7 @@ class TestFewTrips:
         steps = reward.reference.rewards("steps", history, got.step_weights)
         assert got.step == pytest.approx(locate(steps))
 
-    def test_with_more_the_agents_own_count_more(self) -> None:
+    def test_the_more_own_trips_there_are_the_more_they_count(self) -> None:
         reward = pretrained()
         assert reward.reference is not None
         for n in (1, 10, 90):
@@ -75,7 +75,7 @@ class TestFewTrips:
             assert (got.normal.weights == 1.0).sum() == n
             assert got.normal.total == pytest.approx(max(SCALE.stand_in_up_to, n))
 
-    def test_a_trip_without_a_score_says_nothing(self) -> None:
+    def test_a_trip_without_a_score_does_not_change_the_scale(self) -> None:
         own = self.mine(10)
         gap = OwnScores(np.concatenate([own.trips, np.full((5, 2, 4), np.nan, np.float32)]), own.step)
         one, other = (OwnScale(pretrained(), WEIGHTS, o, 30.0, SCALE).calibration() for o in (own, gap))
@@ -94,7 +94,7 @@ class TestFewTrips:
         own.trips[2:20, 0, 1] = 9.0  # as few as may be odd
         assert own_weights(pretrained(), WEIGHTS, own, 200.0, SCALE)[1] == base[1]
 
-    def test_how_an_agent_goes_counts_less_than_where_as_long_as_little_is_known(self) -> None:
+    def test_manner_counts_less_than_place_while_the_history_is_short(self) -> None:
         own = self.mine(200)  # all of these trips are clearly its own, in every aspect
         for history, known in ((0.0, 1 / 11), (9.0, 1 / 2), (200.0, 201 / 211)):
             expected = (1.0, *(0.3 * known for _ in range(3)))
@@ -148,7 +148,7 @@ class TestLookFor:
         when = np.concatenate([time[:half], time[half] + extra, time[half:] + 1800.0])
         return Trajectories.from_fixes(time=when, lat=lat, lon=lon, agent="p00", trajectory=name)
 
-    def test_loitering_is_seen_by_those_who_look_for_manner(self, trips: Trajectories) -> None:
+    def test_loitering_is_found_when_manner_is_looked_for(self, trips: Trajectories) -> None:
         long = np.flatnonzero(trips.lengths >= 40)[-12:]
         odd = Trajectories.concat([self.loitering(trips[i], f"odd-{i}") for i in long])
         past = trips[np.setdiff1d(np.arange(len(trips)), long)]
@@ -156,7 +156,7 @@ class TestLookFor:
         assert np.median(by["manner"]) < np.median(by["place"]) - 1.0
         assert (by["manner"] < by["place"]).mean() > 0.8
 
-    def test_what_is_asked_may_change_after_fitting(self, trips: Trajectories) -> None:
+    def test_the_aspects_to_look_for_may_change_after_fitting(self, trips: Trajectories) -> None:
         detector = Detector(look_for=("place",)).fit(trips[:-9])
         first = detector.reward_
         assert detector.aspect_weights_ == (1.0, 0.0, 0.0, 0.0)
@@ -167,7 +167,7 @@ class TestLookFor:
         assert set(weighted.score(trips[-9:])["aspect"]) <= {"place", "time"}
 
 
-def test_where_a_past_trip_goes_is_judged_without_any_trip_of_its_day() -> None:
+def test_the_place_of_a_past_trip_is_scored_without_the_other_trips_of_its_day() -> None:
     """Who goes somewhere new comes back the same day: the way back must not make the way there look familiar."""
     trips = city(people=1, days=8, seed=4).trips
     detector = Detector().fit(trips)
@@ -213,14 +213,14 @@ class TestStrays:
         return Location(2.0 * apart**2, 2.0 * apart)
 
     @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
-    def test_the_share_is_found(self, share: float) -> None:
+    def test_the_share_of_somebody_elses_trips_is_estimated(self, share: float) -> None:
         n = round(2000 * share)
         found = somebody_elses(self.mixture(2000 - n, n), self.usual())
         assert found.mean() == pytest.approx(share, rel=0.1)
         assert (found[2000 - n :] > 0.95).mean() > 0.97
         assert (found[: 2000 - n] > 0.95).mean() < 0.002
 
-    def test_of_clean_trips_none_is_suspected(self) -> None:
+    def test_no_clean_trip_is_suspected(self) -> None:
         for seed in range(5):
             assert not len(most_suspect(somebody_elses(self.mixture(200, 0, seed), self.usual()), SCALE.mistaken))
             # Nor where the reward can hardly tell.
@@ -234,7 +234,7 @@ class TestStrays:
         assert somebody_elses(np.r_[regular, -5.0], usual)[-1] > 0.95
         assert somebody_elses(np.r_[explorer, -5.0], usual)[-1] < 0.8
 
-    def test_what_has_no_score_is_not_suspected(self) -> None:
+    def test_a_trip_without_a_score_is_not_suspected(self) -> None:
         found = somebody_elses(np.r_[self.mixture(50, 5), np.nan], self.usual())
         assert found[-1] == 0.0
         assert most_suspect(found, SCALE.mistaken).tolist() == [50, 51, 52, 53, 54]
@@ -248,7 +248,7 @@ class TestStrays:
         assert (np.diff(found[np.argsort(ratios)]) <= 1e-12).all()
 
 
-def test_what_is_looked_for_is_settled_when_a_model_is_fitted(tmp_path: Path) -> None:
+def test_a_fit_settles_which_aspects_are_looked_for(tmp_path: Path) -> None:
     trips = city(people=2, days=14, seed=0).trips
     mine = trips.agent("p00")
     detector = Detector().fit(mine[:-5])
@@ -263,11 +263,11 @@ def test_what_is_looked_for_is_settled_when_a_model_is_fitted(tmp_path: Path) ->
 class TestConfigured:
     """How scores are scaled is a configuration of every detector, which its file holds."""
 
-    def test_it_counts_for_one_agent_and_for_a_fleet(self, tmp_path: Path) -> None:
+    def test_scaling_shapes_the_scores_of_one_agent_and_of_many(self, tmp_path: Path) -> None:
         trips = city(people=3, days=14, seed=0).trips
-        for kind in (Detector, Detector):
-            mine = trips.agent("p00") if kind is Detector else trips
-            usual, own = kind().fit(mine), kind(scaling={"stand_in_up_to": 500.0, "prior_trips": 1.0}).fit(mine)
+        for known in (trips.agent("p00"), trips):
+            usual = Detector().fit(known)
+            own = Detector(scaling={"stand_in_up_to": 500.0, "prior_trips": 1.0}).fit(known)
             for model in (usual, own):
                 model.save(tmp_path / "m.astray")
                 np.testing.assert_array_equal(
@@ -277,7 +277,7 @@ class TestConfigured:
             assert normal.total == pytest.approx(500.0)
             assert not np.allclose(own.score_samples(trips), usual.score_samples(trips))
 
-    def test_what_is_shorter_than_a_segment_is_noise_in_a_table_and_live(self) -> None:
+    def test_a_part_shorter_than_a_segment_is_noise_in_a_table_and_live(self) -> None:
         trips = city(people=2, days=14, seed=0).trips
         patient = Detector(scaling={"least_segment": 1e6}).fit(trips.agent("p00"))
         assert patient.agent_model("p00").calibration.least_segment == 1e6
@@ -289,6 +289,6 @@ class TestConfigured:
         assert not np.array_equal(*lasted, equal_nan=True)
 
     @pytest.mark.parametrize("wrong", [{"odd": 0.0}, {"suspect_from": 2.0}, {"prior_trips": 0.0}, {"even": 1.0}])
-    def test_what_cannot_be_is_refused(self, wrong: dict[str, float]) -> None:
+    def test_impossible_scaling_is_refused(self, wrong: dict[str, float]) -> None:
         with pytest.raises(DataError, match=next(iter(wrong))):
             Detector(scaling=wrong).fit(city(people=1, days=7, seed=0).trips)

@@ -1,4 +1,4 @@
-"""One clock for many paths: laid end to end in time, they are looked back along in one search."""
+"""One clock for many paths: they are laid end to end in time, so that one search looks back along all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def shifts(time: Array, offsets: Array) -> NDArray[np.float64]:
-    """What to add to the times of each path, so that the next one begins a second after it ends.
+    """Returns what to add to the times of each path, so that each begins a second after the one before it ends.
 
     >>> shifts(np.array([5.0, 7.0, 100.0, 101.0]), np.array([0, 2, 4])).tolist()
     [-5.0, -97.0]
@@ -21,14 +21,16 @@ def shifts(time: Array, offsets: Array) -> NDArray[np.float64]:
 
 
 def first_after(clock: Array, seconds: float, first: Array) -> NDArray[np.int64]:
-    """Of each row the first row of its path that is less than ``seconds`` before it; ``first`` is that of the path.
+    """Returns, for each row, the first row of its path that is less than ``seconds`` before it.
+
+    ``first`` is the first row of each row's path.
 
     >>> first_after(np.array([0.0, 10, 20, 30, 31, 41]), 20.0, np.array([0, 0, 0, 0, 4, 4])).tolist()
     [0, 0, 1, 2, 4, 4]
     """
     rows, before = np.arange(len(clock)), clock - seconds
-    # Receivers mostly speak at regular times: as many rows back as elsewhere is a guess that seldom has to be mended by
-    # a search, which takes five times as long.
+    # Receivers mostly report at regular times, so the median distance in rows is nearly always right. Where it is not,
+    # a search follows, which takes five times as long.
     some = rows[:: len(rows) // 100 + 1]
     back = int(np.median(some - np.searchsorted(clock, before[some], side="right"))) if len(some) else 0
     found = np.maximum(rows - max(back, 0), first)

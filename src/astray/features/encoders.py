@@ -39,12 +39,12 @@ class Encoder(Protocol):
         """Returns the seconds by which steps must look back."""
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Returns features, one row a step; in memory in whichever order is made fastest."""
+        """Returns features, one row for each step; the encoder chooses the order in memory."""
 
 
 @dataclass(frozen=True)
 class RawEncoder:
-    """Gives the paper's input to the letter: location, start, time since the start, velocity."""
+    """Gives exactly the paper's input: location, start, time since the start, velocity."""
 
     lags: tuple[float, ...] = ()
 

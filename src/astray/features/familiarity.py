@@ -160,7 +160,7 @@ def _put_keys(steps: Steps, plan: _Plan, frame: Frame | Frames, keys: Array) -> 
         "slot": slot_words,
         "weekend": weekend_words,
     }
-    words = np.empty((len(plan.words), len(steps)), np.uint64)
+    words = np.empty((len(plan.serves), len(steps)), np.uint64)
     for kind, numbers, parameters in plan.columns:
         words[numbers] = make[kind](*parameters)
     for i, (some, word) in enumerate(plan.rounds):
@@ -176,16 +176,16 @@ def _as_words(values: Array) -> NDArray[np.uint64]:
 class _Plan(NamedTuple):
     """How to build the keys of some habits: the words that they need, each once, and the words of every key."""
 
-    words: tuple[tuple[Any, ...], ...]  # the kind of each word, and its parameters
     salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
     keys: tuple[tuple[int, ...], ...]  # the numbers of the words of each key
     serves: tuple[tuple[int, ...], ...]  # the keys that each word is part of
-    salt_column: NDArray[np.uint64]
-    bare: list[int]  # keys without a word: their salt is the key
-    columns: tuple[tuple[str, Array, tuple[Array, ...]], ...]  # each kind, its words, their parameters as columns
-    rounds: tuple[tuple[Array | slice, Array], ...]  # the keys that have a first, second, ... word, and these words
     of_kind: dict[str, tuple[tuple[Any, ...], ...]]  # the number and the parameters of each word, by its kind
     places: int  # how many of the places of a step the words need
+    # The same for arrays.
+    salt_column: NDArray[np.uint64]
+    bare: list[int]  # keys without a word: their salt is the key
+    columns: list[tuple[str, Array, tuple[Array, ...]]]  # each kind, its words, their parameters as columns
+    rounds: list[tuple[Array | slice, Array]]  # the keys that have a first, second, ... word, and these words
 
 
 @lru_cache(maxsize=16)
@@ -212,23 +212,22 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
             keys.append(tuple(words.setdefault(part, len(words)) for part in parts))
     salts = tuple(habit.salt(grid) for habit in habits for grid in range(GRIDS))
     serves = tuple(tuple(k for k, parts in enumerate(keys) if w in parts) for w in range(len(words)))
+    of_kind = {
+        kind: tuple((w, *parameters) for (of, *parameters), w in words.items() if of == kind)
+        for kind in ("cell", "sector", "pace", "slot", "weekend")
+    }
     columns = []
-    for kind in dict.fromkeys(kind for kind, *_ in words):
-        known = [(w, *parameters) for (of, *parameters), w in words.items() if of == kind]
-        numbers, *parameters = (np.array(column, np.float64)[:, None] for column in zip(*known, strict=True))
-        columns.append((kind, numbers[:, 0].astype(np.intp), tuple(parameters)))
+    for kind, known in of_kind.items():
+        if known:
+            numbers, *parameters = (np.array(column, np.float64)[:, None] for column in zip(*known, strict=True))
+            columns.append((kind, numbers[:, 0].astype(np.intp), tuple(parameters)))
     rounds: list[tuple[Array | slice, Array]] = []
     for i in range(max(map(len, keys), default=0)):
         some = [k for k, parts in enumerate(keys) if len(parts) > i]
         rounds.append((slice(None) if len(some) == len(keys) else np.array(some), np.array([keys[k][i] for k in some])))
     column, bare = np.array(salts, np.uint64)[:, None], [k for k, parts in enumerate(keys) if not parts]
-    of_kind = {
-        kind: tuple((w, *parameters) for (of, *parameters), w in words.items() if of == kind)
-        for kind in ("cell", "sector", "pace", "slot", "weekend")
-    }
     places = 1 + max((which for _, which, _, _ in of_kind["cell"]), default=0)
-    made = (tuple(words), salts, tuple(keys), serves, column, bare, tuple(columns), tuple(rounds))
-    return _Plan(*made, of_kind, places)
+    return _Plan(salts, tuple(keys), serves, of_kind, places, column, bare, columns, rounds)
 
 
 class StepKeys:

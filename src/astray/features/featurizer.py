@@ -27,8 +27,6 @@ from astray.features.trip_rows import TRIP_HABITS, TripRows
 Array = NDArray[Any]
 
 ENCODERS = ("familiarity", "fourier", "raw")
-
-
 LEAST = 1e-3  # seconds or metres: no receiver is that precise
 
 
@@ -86,21 +84,11 @@ def sampling_interval(trips: Trajectories) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips that were projected, cleaned and cut into steps once, for every later use.
-
-    Attributes
-    ----------
-    trips
-        The trips.
-    paths
-        Their paths, in metres, without faulty fixes, with their context.
-    steps
-        One step about every interval.
-    """
+    """Trips that were projected, cleaned and cut into steps once, for every later use."""
 
     trips: Trajectories
-    paths: Trajectories
-    steps: Steps
+    paths: Trajectories  # in metres, without faulty fixes, with their context
+    steps: Steps  # one about every interval
 
     def __getitem__(self, trips: Array) -> Prepared:
         """Returns some of the trips, by their positions in rising order."""
@@ -203,7 +191,7 @@ class Featurizer:
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         of = trips if isinstance(trips, Prepared) else self.prepare(trips)
-        whole = TripRows.without_keys(of.steps, self.frame, len(of.trips)) if rows is None else rows
+        whole = TripRows.of(of.steps, (), self.frame, len(of.trips)) if rows is None else rows
         keys = whole.remembered.reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
         steps = steps_of(self._traces(of.paths), self.config.interval, self.encoder.lags)
         of_whole = dict(zip(whole.present.tolist(), keys, strict=True))

@@ -22,7 +22,7 @@ from astray.features.hashing import changes
 
 Array = NDArray[Any]
 Name = TypeVar("Name", TripId, str, default=TripId)
-"""What a memory counts: trips; or agents, where it counts who goes to a place."""
+"""What a memory counts: trips; or agents, if it counts the agents that go to a place."""
 
 
 A_FEW = 64  # keys up to which bisection is fast enough
@@ -300,7 +300,7 @@ class _Index:
         """Returns the position of each key among the distinct ones; 0 if it is not found."""
         at = self.bucket.take((keys >> self.shift).view(np.int64))
         there = self.keys.take(at)
-        # The keys of a bucket are sorted: go on until one is as high.
+        # The keys of a bucket are sorted: continue until one is as high.
         lower = np.flatnonzero(there < keys)
         while len(lower):
             after = at.take(lower) + 1

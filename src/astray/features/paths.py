@@ -1,7 +1,7 @@
 """Paths: where an agent was when, in metres, cut at gaps; resampled for learning, traced for memory.
 
-A set of paths is a :class:`~astray.Trajectories` with the columns ``time`` and ``xy``. Everything that the learner
-looks at is made of paths in the same way: demonstrations, counterfactuals, other people's trips, the policy's rollouts.
+A set of paths is a :class:`~astray.Trajectories` with the columns ``time`` and ``xy``. All that the learner sees
+becomes paths first: demonstrations, counterfactuals, other agents' trips, the policy's rollouts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Array = NDArray[Any]
 def paths_of(
     fixes: Trajectories, projection: Projection, rules: FaultRules | None = None
 ) -> tuple[Trajectories, NDArray[np.int8]]:
-    """The paths of GPS trajectories, and the fault of every fix.
+    """Returns the paths of GPS trajectories, without their faulty fixes, and the fault of every fix.
 
-    Faulty fixes are left out. A path ends at a gap, so a trajectory may give several; the context ``trip`` says which
-    trajectory a path is of, the column ``row`` which fix each point was.
+    A path ends at a gap, so a trajectory may have several. The context ``trip`` is the position of a path's trajectory,
+    the column ``row`` the position of each point's fix.
     """
     xy = projection.to_metres(fixes.columns["lat"], fixes.columns["lon"])
     time = fixes.columns["time"].astype(np.float64, copy=False)
@@ -56,7 +56,7 @@ def make_paths(
     trip: Array | None = None,
     row: Array | None = None,
 ) -> Trajectories:
-    """Paths of checked arrays; by default each is a trip of its own."""
+    """Makes paths of checked arrays; by default each path is a trip."""
     n = len(offsets) - 1
     blank = np.full(n, "")
     columns = {"time": time, "xy": xy} | ({} if row is None else {"row": row})
@@ -70,7 +70,7 @@ def make_paths(
 
 
 def of_trips(paths: Trajectories, trips: Array) -> Trajectories:
-    """The paths of some trips, given by their positions in rising order; the trips are counted anew."""
+    """Selects the paths of some trips, given by their positions in rising order, and numbers these trips from 0."""
     number = np.full(max(paths.context["trip"].max(initial=-1), trips.max(initial=-1)) + 1, -1)
     number[trips] = np.arange(len(trips))
     kept = paths[number[paths.context["trip"]] >= 0]
@@ -79,18 +79,27 @@ def of_trips(paths: Trajectories, trips: Array) -> Trajectories:
 
 
 def resample(paths: Trajectories, interval: float) -> Trajectories:
-    """The same paths with equally spaced points, as near to ``interval`` seconds apart as both end points allow."""
-    time, offsets = paths.columns["time"], paths.offsets
-    first, last = time[offsets[:-1]], time[offsets[1:] - 1]
+    """Returns the paths with equally spaced points, as near to ``interval`` seconds apart as both ends allow."""
+    own, offsets = paths.columns["time"], paths.offsets
+    first, last = own[offsets[:-1]], own[offsets[1:] - 1]
     pieces = np.maximum(1, np.rint((last - first) / interval)).astype(np.int64)
     pieces[last == first] = 0
-    return _at(paths, first, (last - first) / np.maximum(pieces, 1), pieces + 1)
+    apart = (last - first) / np.maximum(pieces, 1)
+    starts = np.r_[0, np.cumsum(pieces + 1)]
+    path = np.repeat(np.arange(len(paths)), pieces + 1)
+    time = first[path] + apart[path] * (np.arange(starts[-1]) - starts[:-1][path])
+    # All paths are searched at once, on one clock.
+    shift = shifts(own, offsets)
+    after = np.searchsorted(own + np.repeat(shift, paths.lengths), time + shift[path], side="right")
+    end = offsets[1:][path] - 1
+    low = np.clip(after - 1, offsets[:-1][path], end)
+    return _derived(paths, time, _between(paths, low, np.minimum(low + 1, end), time), starts)
 
 
 def trace(paths: Trajectories, spacing: float) -> Trajectories:
-    """The same paths with points put in, in a straight line, wherever two are more than ``spacing`` metres apart.
+    """Returns the paths with points added in a straight line wherever two are more than ``spacing`` metres apart.
 
-    A memory that counts visits must not depend on how often the receiver spoke.
+    A memory that counts visits must not depend on how often the receiver reported.
     """
     time, xy = paths.columns["time"], paths.columns["xy"]
     distance = np.hypot(*np.diff(xy, axis=0, append=xy[-1:]).T)
@@ -109,9 +118,9 @@ def trace(paths: Trajectories, spacing: float) -> Trajectories:
 
 
 def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray[np.float64]]:
-    """Where each point's agent was some seconds earlier, for each lag; before the path's start, at its start.
+    """Returns where the agent was ``lag`` seconds before each point, for each lag; before the path's start, its start.
 
-    In memory all east before all north.
+    In memory, all coordinates east come before all coordinates north.
     """
     time, rows = paths.columns["time"], np.arange(paths.n_rows)
     start = np.repeat(paths.offsets[:-1], paths.lengths)
@@ -123,16 +132,8 @@ def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray
     return found
 
 
-def _at(paths: Trajectories, first: Array, interval: Array, count: Array) -> Trajectories:
-    """Points of each path at ``first + interval * (0 .. count - 1)``."""
-    offsets = np.r_[0, np.cumsum(count)]
-    path = np.repeat(np.arange(len(paths)), count)
-    step = np.arange(offsets[-1]) - offsets[:-1][path]
-    time = first[path] + interval[path] * step
-    return _derived(paths, time, _interpolate(paths, time, path), offsets)
-
-
 def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Trajectories:
+    """Returns other points for the same paths."""
     return Trajectories.unchecked(
         {"time": time, "xy": xy},
         offsets.astype(np.int64),
@@ -142,19 +143,8 @@ def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Tra
     )
 
 
-def _interpolate(paths: Trajectories, time: Array, path: Array) -> NDArray[np.float64]:
-    """Locations of paths ``path`` at times ``time``, in one search; outside its duration a path stays at its end."""
-    own, offsets = paths.columns["time"], paths.offsets
-    shift = shifts(own, offsets)
-    clock = own + np.repeat(shift, paths.lengths)
-    at = np.searchsorted(clock, time + shift[path], side="right") - 1
-    last = offsets[1:][path] - 1
-    low = np.clip(at, offsets[:-1][path], last)
-    return _between(paths, low, np.minimum(low + 1, last), time)
-
-
 def _between(paths: Trajectories, low: Array, high: Array, time: Array) -> NDArray[np.float64]:
-    """Locations at times between two points each, in a straight line; at the nearer one outside of them."""
+    """Interpolates between two points each, at the given times; a time outside of them gives the nearer point."""
     own, xy = paths.columns["time"], np.ascontiguousarray(paths.columns["xy"].T)
     before = own.take(low)
     span = own.take(high) - before

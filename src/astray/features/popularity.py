@@ -24,19 +24,11 @@ NO_KEYS: Keys = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Counts how many agents have been to each cell, without their names.
+    """The number of agents that have been to each cell, without their names."""
 
-    Attributes
-    ----------
-    keys, agents
-        The sorted keys of the cells, and how many agents have been to each.
-    total
-        The number of agents counted.
-    """
-
-    keys: Keys = field(default_factory=lambda: NO_KEYS)
-    agents: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    total: int = 0
+    keys: Keys = field(default_factory=lambda: NO_KEYS)  # of the cells, sorted
+    agents: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # that have been to each cell
+    total: int = 0  # the number of agents
 
     @classmethod
     def of(cls, visitors: Memory[str]) -> Counted:
@@ -45,7 +37,7 @@ class Counted:
         return cls(keys, agents.astype(np.int32), len(visitors))
 
     def without(self, cells: Keys) -> Counted:
-        """Returns the counts without an agent who has been to these cells; one without cells was not counted."""
+        """Returns the counts without an agent that has been to these cells; an agent without cells was not counted."""
         if not len(cells):
             return self
         left = self.agents - np.isin(self.keys, cells, assume_unique=True)
@@ -157,7 +149,7 @@ class Popularity:
     @property
     def by_name(self) -> Memory[str]:
         """Returns the agents with their names and cells, where the names are known."""
-        assert isinstance(self.agents, Memory), "where agents are counted without their names, nobody is named"
+        assert isinstance(self.agents, Memory), "agents that are counted without their names have no names"
         return self.agents
 
     def excluding(self, agent: str) -> Popularity:

@@ -107,24 +107,9 @@ def statistics(
 ) -> Floats:
     """Returns the statistics of trips to an agent's memory: (trips, statistics); NaN for a trip without rows.
 
-    Parameters
-    ----------
-    rows
-        The trips.
-    familiar
-        The familiarity of the rows, (rows, habits).
-    habits
-        The habits of the rows' keys.
-    memory
-        The past trips of the agent.
-    popularity
-        Where other agents go.
-    window
-        The number of rows of the least and of the most familiar part of a trip.
-    without
-        For each trip, the number of a remembered trip that must not count; -1 for none.
-    maker
-        For each trip, the number of the agent that made it, among those of the popularity; -1 for none.
+    ``familiar`` is the familiarity of the rows by the ``habits`` of their keys. The least and the most familiar part of
+    a trip have ``window`` rows. For each trip, ``without`` numbers a remembered trip that must not count, and ``maker``
+    the agent of the popularity that made it; -1 for none.
     """
     starts, lengths, present = rows.starts, rows.lengths, rows.present
     known = statistics_of(tuple(habits), popularity.cells)
@@ -138,17 +123,15 @@ def statistics(
 
     is_new = familiar == 0
     low, high = windows(familiar, starts, lengths, window)
-    over_steps = (total(familiar), total(is_new), low, high, familiar[starts])
+    over_steps = (total(familiar), total(is_new), low, high, familiar[starts], familiar[last])
     there = popularity.encode(rows.keys, habits, None if maker is None else maker[rows.steps.trip])
     new_places = is_new[:, [habits.index(habit) for habit in popularity.habits]]
-    sums = np.hstack([*over_steps, total(there), total(there * new_places), there[starts]])
+    sums = np.hstack([*over_steps, total(there), total(there * new_places), there[starts], there[last]])
     whole = None if without is None else without[present]
     alike = familiarity(rows.looked_up, memory, whole)
     past = np.log1p(memory.history - (np.zeros(len(starts)) if whole is None else whole >= 0))
     layout = _layout(len(habits), len(popularity.cells))
-    of_present = _from_sums(layout, lengths, sums, alike, rows.motion, past)
-    _set_last(of_present, familiar[last], there[last])
-    found[present] = of_present
+    found[present] = _from_sums(layout, lengths, sums, alike, rows.motion, past)
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
     found[np.ix_(~rows.told, members(known, "destination"))] = np.nan
     if not len(popularity.agents):
@@ -156,9 +139,9 @@ def statistics(
     return found
 
 
-_SUM, _NEW, _LOW, _HIGH, _FIRST = range(5)
-_OVER_STEPS = [OVER_STEPS.index(what) for what in ("mean", "new", "lowest", "highest", "first")]
-_OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first")]
+_SUM, _NEW, _LOW, _HIGH, _FIRST, _LAST = range(6)
+_OVER_STEPS = [OVER_STEPS.index(what) for what in ("mean", "new", "lowest", "highest", "first", "last")]
+_OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first", "last")]
 
 
 class _Layout(NamedTuple):
@@ -176,45 +159,25 @@ def _layout(habits: int, sizes: int) -> _Layout:
     steps = [len(OVER_STEPS) * h + what for what in _OVER_STEPS for h in range(habits)]
     trips, motion, others = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION)]).tolist()
     there = [others + len(OVER_OTHERS) * size + what for what in _OVER_OTHERS for size in range(sizes)]
-    is_mean = np.repeat([True, False, True, False], [2 * habits, 3 * habits, 2 * sizes, sizes])
+    is_mean = np.repeat([True, False, True, False], [2 * habits, 4 * habits, 2 * sizes, 2 * sizes])
     width = others + len(OVER_OTHERS) * sizes + 1
     return _Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
 
 
 def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
-    """Returns the statistics of trips, (trips, statistics), from sums over their rows; without those of the last row.
+    """Returns the statistics of trips, (trips, statistics), from sums over their ``rows``.
 
-    Parameters
-    ----------
-    layout
-        Where the sums go.
-    rows
-        The number of rows of each trip.
-    sums
-        For each habit the sum of the familiarity, the number of new rows, the lowest and the highest window, and the
-        familiarity of the first row; then for each size of cell the sum of the popularity, its sum over new places, and
-        that of the first row: (trips, 5 habits + 3 sizes).
-    alike
-        The familiarity of the whole trip by :data:`TRIP_HABITS`.
-    motion
-        What :data:`MOTION` names.
-    past
-        The logarithm of the number of past trips.
+    ``sums`` (trips, 6 habits + 4 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
+    lowest and highest window, and the first and last row; then, for each size of cell, the sum of the popularity, its
+    sum over new places, and the first and last row. ``alike`` is the familiarity of whole trips by :data:`TRIP_HABITS`,
+    ``motion`` what :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
     """
-    found = np.full((len(rows), layout.width), np.nan, np.float32)
+    found = np.empty((len(rows), layout.width), np.float32)
     found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
     found[:, layout.alike] = alike
     found[:, layout.motion] = motion
     found[:, -1] = past
     return found
-
-
-def _set_last(found: Floats, familiar: Array, there: Array) -> None:
-    """Sets the statistics of the last row of each trip."""
-    width, others = len(OVER_STEPS), len(OVER_OTHERS)
-    found[:, OVER_STEPS.index("last") : width * familiar.shape[1] : width] = familiar
-    begin = found.shape[1] - 1 - others * there.shape[1]
-    found[:, begin + OVER_OTHERS.index("last") : -1 : others] = there
 
 
 def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Array, Array]:
@@ -240,25 +203,15 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 _OPEN = tuple(h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now)
 _BANDED = tuple(h for h in _OPEN if set(LOOKED_UP[h].tolist()) & set(BANDS))
 _TOLD = tuple(h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where)
-"""The habits of an open trip, those of them that change while it goes on, and those of a known destination."""
+"""The habits of an open trip, those of them that change from row to row, and those that need the destination."""
 
 
 class RunningStatistics:
     """The sums over the rows of an open trip, and the past trips like it.
 
     :func:`count_rows` adds a row, :func:`statistics_so_far` returns what :func:`statistics` would return for the rows
-    so far: equal to the last bit, but for motion and, under a half-life, for counts, which are equal to rounding.
-
-    Parameters
-    ----------
-    habits, memory, popularity, window
-        As for :func:`statistics`.
-    frame
-        The projection and local time of the trip.
-    maker
-        The number of the agent that makes it, among those of the popularity; -1 for none.
-    destination
-        Where it is meant to stop, in metres, if that is known.
+    so far: equal to the last bit, but for motion and, under a half-life, for counts, which are equal to rounding. The
+    arguments are those of :func:`statistics`; ``destination`` is where the trip is meant to stop, in metres, if known.
     """
 
     __slots__ = (
@@ -282,8 +235,9 @@ class RunningStatistics:
         self.places = [habits.index(habit) for habit in popularity.habits] if len(popularity.agents) else []
         self.rows, self.width, self.past = 0, window, float(np.log1p(memory.history))
         n, sizes = len(habits), len(popularity.cells)
-        self.all_sums = np.zeros(5 * n + 3 * sizes)
-        self.sums, self.others = self.all_sums[: 5 * n].reshape(5, n), self.all_sums[5 * n :].reshape(3, sizes)
+        self.all_sums = np.zeros(6 * n + 4 * sizes)
+        self.sums, self.others = self.all_sums[: 6 * n].reshape(6, n), self.all_sums[6 * n :].reshape(4, sizes)
+        self.sums[_LAST] = self.others[3] = np.nan  # unknown until the trip ends
         if not self.places:
             self.others[:] = np.nan
         self.window = deque([np.zeros(len(habits))], window + 1)  # the sums after each of the last rows
@@ -295,7 +249,7 @@ class RunningStatistics:
         self.motion = MotionSums()
 
     def head_for(self, destination: tuple[float, float] | None) -> None:
-        """Sets where the trip is meant to stop, in metres; None if that is not known any more."""
+        """Sets where the trip is meant to stop, in metres; None if that is no longer known."""
         self.destination = destination
         if self.rows:
             self._count_ends()
@@ -382,13 +336,13 @@ def _count_trips(running: Sequence[RunningStatistics], motion: Array) -> None:
     """Looks up the past trips that began alike, or were about as long or as fast, if that has changed."""
     bands = band_words(motion)
     changed = (bands != _stacked([one.words[BANDS] for one in running])).any(axis=(1, 2)).tolist()
-    begun, going_on = list[RunningStatistics](), list[RunningStatistics]()
+    begun, further = list[RunningStatistics](), list[RunningStatistics]()
     for one, has_changed, own in zip(running, changed, bands, strict=True):
         if not one.looked_up or has_changed:
-            (going_on if one.looked_up else begun).append(one)
+            (further if one.looked_up else begun).append(one)
             one.words[BANDS], one.looked_up = own, True
     _look_up(begun, _OPEN)
-    _look_up(going_on, _BANDED)  # where and when they began does not change
+    _look_up(further, _BANDED)  # where and when they began does not change
 
 
 def _look_up(running: Sequence[RunningStatistics], habits: tuple[int, ...]) -> None:

@@ -90,43 +90,19 @@ TRIP_HABITS = (
 
 @dataclass(frozen=True, eq=False)
 class TripRows:
-    """Steps of trips with their keys: made once, then looked up in any agent's memory.
+    """Steps of trips with their keys: made once, then looked up in any agent's memory."""
 
-    Attributes
-    ----------
-    steps
-        One row a step, trip by trip.
-    keys
-        Their keys: (rows, habits, grids).
-    frame
-        Their projection and local time.
-    n_trips
-        The number of trips; ``steps.trip`` counts into them.
-    finished
-        Whether each trip has ended; if not, only its destination can tell where it will stop.
-    destinations
-        The destinations of open trips: (trips, 2), metres, NaN where unknown; None if all are unknown.
-    """
-
-    steps: Steps
-    keys: Keys
-    frame: Frame
-    n_trips: int
-    finished: NDArray[np.bool_]
-    destinations: NDArray[np.float64] | None = None
+    steps: Steps  # one row a step, trip by trip
+    keys: Keys  # (rows, habits, grids)
+    frame: Frame  # the projection and local time
+    n_trips: int  # ``steps.trip`` counts into them
+    finished: NDArray[np.bool_]  # whether each trip has ended; if not, only its destination tells where it will stop
+    destinations: NDArray[np.float64] | None = None  # of open trips: (trips, 2), metres, NaN or None where unknown
 
     @classmethod
-    def of(
-        cls, steps: Steps, habits: Sequence[Habit], frame: Frame, n_trips: int, finished: bool | Array = True
-    ) -> TripRows:
-        """Makes the rows of steps."""
-        ended = np.broadcast_to(np.asarray(finished, np.bool_), n_trips)
-        return cls(steps, keys_of(steps, habits, frame), frame, n_trips, ended)
-
-    @classmethod
-    def without_keys(cls, steps: Steps, frame: Frame, n_trips: int) -> TripRows:
-        """Makes rows without the keys of steps, for callers that need whole trips only."""
-        return cls(steps, np.zeros((len(steps), 0, GRIDS), np.uint64), frame, n_trips, np.ones(n_trips, np.bool_))
+    def of(cls, steps: Steps, habits: Sequence[Habit], frame: Frame, n_trips: int) -> TripRows:
+        """Makes the rows of finished trips."""
+        return cls(steps, keys_of(steps, habits, frame), frame, n_trips, np.ones(n_trips, np.bool_))
 
     @property
     def present(self) -> NDArray[np.int64]:
@@ -154,8 +130,8 @@ class TripRows:
 
     def prefixes(self, share: Array) -> TripRows:
         """Returns the first ``share`` of the rows of each trip, rounded up, as unfinished trips."""
-        rows, going_on = self._first_rows(share), np.zeros(self.n_trips, np.bool_)
-        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, going_on)
+        rows, finished = self._first_rows(share), np.zeros(self.n_trips, np.bool_)
+        return TripRows(self.steps[rows], self.keys[rows], self.frame, self.n_trips, finished)
 
     def _first_rows(self, share: Array) -> NDArray[np.int64]:
         wanted = np.ceil(share[self.present] * self.lengths).astype(np.int64)

@@ -16,18 +16,9 @@ Array = NDArray[Any]
 class Actor:
     """A diagonal Gaussian over actions whose mean is a tanh network of the state.
 
-    Attributes
-    ----------
-    state_mean, state_scale, action_mean, action_scale
-        Means and scales that standardise states and actions.
-    hidden
-        The widths of the hidden layers.
-    theta
-        All parameters in one flat vector, in the order of :class:`astray.irl.policy.GaussianPolicy`: for each layer the
-        weight (outputs x inputs) and the bias, then one log standard deviation for each action.
+    ``theta`` holds all parameters in the order of :class:`astray.irl.policy.GaussianPolicy`: for each layer the weight
+    (outputs x inputs) and the bias, then one log standard deviation for each action.
 
-    Examples
-    --------
     >>> theta = np.zeros(5 * 2 + 2 + 2, np.float32)
     >>> actor = Actor(np.zeros(5), np.ones(5), np.array([3.0, 0.0]), np.ones(2), (), theta)
     >>> actor.mean(np.zeros((1, 5))).tolist(), actor.std.tolist()
@@ -38,7 +29,7 @@ class Actor:
     state_scale: NDArray[np.float64]
     action_mean: NDArray[np.float64]
     action_scale: NDArray[np.float64]
-    hidden: tuple[int, ...]
+    hidden: tuple[int, ...]  # widths
     theta: NDArray[np.float32]
 
     @property

@@ -33,6 +33,7 @@ NEAR = 300.0  # metres; a place nearer than this is the same place
 
 BORROW_WITHIN = 400.0  # metres; two trips that pass each other within this distance may be exchanged
 
+# Takes the times and places of a trip, the other trips of its agent, and the source of chance.
 Counterfactual = Callable[[Array, Array, Trajectories, np.random.Generator], Path]
 
 
@@ -116,9 +117,8 @@ def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Gener
         if k is None or k + 1 >= len(where):
             continue
         rest, since = where[k + 1 :], when[k + 1 :] - when[k]
-        to_way = np.hypot(
-            *(rest[:, None] - xy[i:]).T
-        ).T  # from each of its points to each remaining point of the original
+        # The distance of each of its points to each remaining point of the original.
+        to_way = np.hypot(*(rest[:, None] - xy[i:]).T).T
         far = np.flatnonzero(to_way.min(axis=1) >= NEAR)
         if not len(far):
             continue
@@ -163,30 +163,17 @@ def hour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator)
     return _whole(time + 3600.0 * rng.uniform(2.0, 22.0) + 86_400.0 * rng.integers(0, 7), xy)
 
 
-COUNTERFACTUALS: dict[str, Counterfactual] = {
-    "shift": shift,
-    "rotate": rotate,
-    "transplant": transplant,
-    "walk": walk,
-    "turn_off": turn_off,
-    "borrow": borrow,
-    "detour": detour,
-    "excursion": excursion,
-    "reverse": reverse,
-    "pace": pace,
-    "stop": stop,
-    "hour": hour,
+_BY_KIND: dict[str, tuple[Counterfactual, ...]] = {
+    "place": (shift, rotate, transplant, walk),
+    "route": (turn_off, borrow, detour, excursion, reverse),
+    "manner": (pace, stop),
+    "time": (hour,),
 }
+COUNTERFACTUALS = {made.__name__: made for kind in _BY_KIND.values() for made in kind}
+KINDS = {kind: tuple(made.__name__ for made in known) for kind, known in _BY_KIND.items()}
 
 # Every counterfactual once; those that improve detection most come more often.
 DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace", "excursion")
-
-KINDS = {
-    "place": ("shift", "rotate", "transplant", "walk"),
-    "route": ("turn_off", "borrow", "detour", "excursion", "reverse"),
-    "manner": ("pace", "stop"),
-    "time": ("hour",),
-}
 
 
 def explore(

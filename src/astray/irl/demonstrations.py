@@ -1,7 +1,8 @@
-"""Demonstrations as the learner takes them, and what the learner asks of whoever demonstrated them."""
+"""Demonstrations as the learner takes them, and what the learner needs of the agent that demonstrates."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,28 +24,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that the learner draws from: steps of trajectories, or whole trips.
+    """Rows that the learner draws from: steps of trajectories, or whole trips."""
 
-    Attributes
-    ----------
-    features
-        The inputs of the reward network: (n, features).
-    path
-        The trajectory that each row belongs to, counted from 0; R(tau) is the sum over its rows.
-    states, actions
-        The inputs and outputs of the policy: (n, d) and (n, a).
-    trip
-        For demonstrations the position of the trip in the training set; -1 for background.
-    steps
-        The steps that the features were made from, if the features can be recomputed after the memory has changed.
-    """
-
-    features: NDArray[np.float32]
-    path: NDArray[np.int64]
-    states: Array
-    actions: Array
-    trip: NDArray[np.int64]
-    steps: Steps | None = None
+    features: NDArray[np.float32]  # the inputs of the reward network: (n, features)
+    path: NDArray[np.int64]  # the trajectory of each row, counted from 0; R(tau) is the sum over its rows
+    states: Array  # the inputs of the policy: (n, d)
+    actions: Array  # its outputs: (n, a)
+    trip: NDArray[np.int64]  # of a demonstration, the position of the trip in the training set; -1 for background
+    steps: Steps | None = None  # that the features were made from, if a changed memory changes the features
 
     def __len__(self) -> int:
         return len(self.path)
@@ -101,6 +88,26 @@ class Rows:
             np.concatenate([p.trip for p in parts]),
             Steps.concat(steps) if len(steps) == len(parts) else None,
         )
+
+
+def held_out(names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+    """Selects the demonstrations that no head learns from; they decide when to stop and set the scale of the scores.
+
+    A hash of the names decides, so that an update holds out the same ones. Demonstrations with the same name are held
+    out together. At least one name is held out unless ``share`` is 0 or there is only one name, and never all.
+
+    >>> held_out(["a", "b", "c", "d"], np.arange(4), 0.5)
+    array([0, 1, 2])
+    """
+    known = sorted({names[i] for i in present})
+    if share == 0 or len(known) < 2:
+        return present[:0]
+    texts = (name if isinstance(name, str) else "/".join(name) for name in known)
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
+    uniform = np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64  # in [0, 1)
+    n = np.clip(np.count_nonzero(uniform < share), 1, len(known) - 1)
+    out = {known[i] for i in np.argsort(uniform)[:n]}
+    return present[[names[i] in out for i in present]]
 
 
 class Demonstrator(Protocol):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,10 @@ from astray.core.trajectories import Trajectories
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
+
+# The kernel of the Fourier features is a Gaussian of this width times sqrt(number of inputs): wide, because one step
+# changes little.
+WIDTH = 3.0
 
 
 class Dynamics(Protocol):
@@ -25,11 +30,9 @@ class Dynamics(Protocol):
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
         """Draws n initial states (n, d)."""
-        ...
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
         """Returns the next states (n, d), and a mask of the trajectories that did not end with this step."""
-        ...
 
 
 class Integrator:
@@ -171,6 +174,7 @@ class GymDynamics:
         return np.array(observations, dtype=np.float64).reshape(self._env.num_envs, -1)
 
 
+@dataclass(frozen=True, eq=False)
 class LearnedDynamics:
     """Dynamics fitted to demonstrations, for environments that are unknown; made by :meth:`fit`.
 
@@ -190,22 +194,13 @@ class LearnedDynamics:
     [[0.3]]
     """
 
-    def __init__(
-        self,
-        starts: Array,
-        lower: Array,
-        upper: Array,
-        features: _FourierFeatures,
-        coefficients: Array,
-        drift: Array,
-        noise: Array,
-    ) -> None:
-        self.starts = starts
-        self.lower, self.upper = lower, upper  # of (state, action)
-        self._features = features
-        self._coefficients = coefficients  # (features, d)
-        self._drift = drift  # (d,) the mean difference
-        self._noise = noise  # (d, d) a square root of the residuals' covariance
+    starts: Array
+    lower: Array  # of (state, action)
+    upper: Array
+    features: _FourierFeatures
+    coefficients: Array  # (features, d)
+    drift: Array  # (d,) the mean difference
+    noise: Array  # (d, d) a square root of the residuals' covariance
 
     @classmethod
     def fit(
@@ -277,29 +272,28 @@ class LearnedDynamics:
     def predict(self, states: Array, actions: Array) -> Array:
         """Returns the expected next states, before noise and clipping."""
         pairs = np.clip(np.concatenate([states, actions], axis=1), self.lower, self.upper)
-        following: Array = states + self._drift + self._features(pairs) @ self._coefficients
+        following: Array = states + self.drift + self.features(pairs) @ self.coefficients
         return following
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
         """Draws the next states."""
         following = self.predict(states, actions)
-        following += rng.standard_normal(following.shape) @ self._noise.T
+        following += rng.standard_normal(following.shape) @ self.noise.T
         d = following.shape[1]
         return np.clip(following, self.lower[:d], self.upper[:d]), np.ones(len(states), dtype=bool)
 
 
-class _FourierFeatures:
+class _FourierFeatures(NamedTuple):
     """Features 1, the standardised inputs z, and sqrt(2) cos(z w + b) with frequencies w drawn once."""
 
-    # Their kernel is a Gaussian of this width times sqrt(number of inputs): wide, as one step changes little.
-    WIDTH = 3.0
-
-    def __init__(self, mean: Array, scale: Array, frequencies: Array, phases: Array) -> None:
-        self.mean, self.scale, self.frequencies, self.phases = mean, scale, frequencies, phases
+    mean: Array
+    scale: Array
+    frequencies: Array
+    phases: Array
 
     @classmethod
     def draw(cls, inputs: Array, n: int, rng: np.random.Generator) -> _FourierFeatures:
-        width = cls.WIDTH * np.sqrt(inputs.shape[1])
+        width = WIDTH * np.sqrt(inputs.shape[1])
         frequencies = rng.standard_normal((inputs.shape[1], n)) / width
         return cls(inputs.mean(axis=0), standard_scale(inputs), frequencies, rng.uniform(0.0, 2.0 * np.pi, n))
 

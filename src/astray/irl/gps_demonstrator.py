@@ -30,24 +30,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class GpsDemonstrator:
-    """One agent that demonstrates GPS trips, in metres and seconds.
+    """One agent that demonstrates GPS trips, in metres and seconds."""
 
-    Parameters
-    ----------
-    featurizer
-        Turns trips into features; its memory must hold the demonstrations (:meth:`of` adds them).
-    fixes
-        The demonstrations.
-    paths
-        Their paths, resampled to the featurizer's interval.
-    explorers
-        The user's own counterfactuals, by name.
-    """
-
-    featurizer: Featurizer
-    fixes: Trajectories
-    paths: Trajectories = field(repr=False)
-    explorers: Mapping[str, Counterfactual] = field(default_factory=dict)
+    featurizer: Featurizer  # its memory must hold the demonstrations (:meth:`of` adds them)
+    fixes: Trajectories  # the demonstrations
+    paths: Trajectories = field(repr=False)  # of the demonstrations, resampled to the featurizer's interval
+    explorers: Mapping[str, Counterfactual] = field(default_factory=dict)  # the user's own counterfactuals
 
     @classmethod
     def of(
@@ -62,24 +50,15 @@ class GpsDemonstrator:
         ``paths`` are the paths of the trips, if the caller has them already.
         """
         new = ~fixes.isin(featurizer.memory.trip_ids)
-        demonstrator = cls.seen(fixes, featurizer.remember(fixes[new]) if new.any() else featurizer, paths)
-        if demonstrator is None:
+        featurizer = featurizer.remember(fixes[new]) if new.any() else featurizer
+        paths = resample(featurizer.paths(fixes) if paths is None else paths, featurizer.config.interval)
+        paths = paths[paths.lengths > 1]  # a path of one point holds no step
+        if not len(paths):
             raise DataError(
                 "no trajectory has two usable fixes at different times, so there is nothing to learn from",
                 remedy="give trips with more fixes",
             )
-        return replace(demonstrator, explorers=explorers or {})
-
-    @classmethod
-    def seen(
-        cls, fixes: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None
-    ) -> GpsDemonstrator | None:
-        """Makes a demonstrator of trips without adding them to the memory; returns None if they have no step."""
-        if not len(fixes):
-            return None
-        paths = resample(featurizer.paths(fixes) if paths is None else paths, featurizer.config.interval)
-        paths = paths[paths.lengths > 1]  # a path of one point holds no step
-        return cls(featurizer, fixes, paths) if len(paths) else None
+        return cls(featurizer, fixes, paths, explorers or {})
 
     def __getitem__(self, which: NDArray[np.bool_]) -> GpsDemonstrator:
         """Selects some of the demonstrations; the others stay in the memory, but the learner does not see them."""

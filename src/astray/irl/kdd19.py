@@ -4,31 +4,38 @@
 in the paper                                    here
 ==============================================  ==========================================================
 R(tau | theta), Section 3.2, Eq. 1              :func:`trajectory_reward`
-bootstrap data sets D_k, Section 4.1.1          :func:`bootstrap`
+p(tau | theta), Z and gradient, Eqs. 1 and 2    :func:`trajectory_loss`, which estimates them
+bootstrap data sets D_k, Section 4.1.1          :func:`bootstrap`: the mask of each head over the trips
 network with K heads, Section 4.1.2             :func:`first_reward` (:class:`astray.irl.reward.RewardHeads`)
-log p(theta), Sections 4.1.2 and 4.2            ``RewardHeads.neg_log_prior``
+prior p(theta), Sections 4.1.2 and 4.2          ``RewardHeads.neg_log_prior``
 gradient with weights w_j / W, Eq. 3            :func:`trajectory_loss`
-policy pi, TRPO, Section 4.2                    :func:`first_policy` (:class:`astray.irl.trpo.TRPO`)
-Algorithm 1, IRL with bootstrapped reward       :func:`first_reward`, :func:`first_policy`, :func:`algorithm_1`
+policy pi, Section 4.2                          :func:`first_policy` (:class:`astray.irl.policy.GaussianPolicy`)
+TRPO, Section 4.2                               :class:`astray.irl.trpo.TRPO`
+Algorithm 1, IRL with bootstrapped reward       :func:`algorithm_1`; its line 2: ``first_reward``, ``first_policy``
 Algorithm 2, reward function update             :func:`algorithm_2` with :func:`trajectory_estimate`
 n(s, a), Section 4.4, Eq. 4                     :func:`mean_reward`, :func:`normality_score`
 N(tau), Section 4.4                             :func:`trajectory_normality`
 sigma_r(s, a), Section 4.5                      :func:`reward_deviation`
-IRL-AD and IRL-ADU, Sections 4.4, 4.5 and 5     :func:`irl_ad`, :func:`irl_adu`
+IRL-AD, Sections 4.4 and 5                      :func:`irl_ad`
+IRL-ADU, Sections 4.5 and 5                     :func:`irl_adu`
 K = 10, 64 and 16 units, epsilon, gamma         :data:`KDD19`, :data:`EPSILON`, :data:`GAMMA`
 ==============================================  ==========================================================
 
 The preset ``kdd19`` runs these functions with the settings :data:`KDD19`. The default for states and actions runs them
-with other settings and, in place of Eq. 3, with the loss of :mod:`astray.irl.objective`. Equations have the numbers of
-the printed paper, which numbers four: the model (1), its gradient (2), the sampled gradient (3), n(s, a) (4).
+with other settings and, in place of Eq. 3, with the loss of :mod:`astray.irl.objective`; :mod:`astray.irl.trainer`
+calls both. Equations have the numbers of the printed paper, which numbers four: the model (1), its gradient (2), the
+sampled gradient (3), n(s, a) (4).
 
 Where this differs from the paper
 ---------------------------------
-- Inputs. Trips are resampled to one fix every 30 s. The network standardises its inputs and clips them at 5 standard
-  deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain coordinates.
+- Inputs. Trips are resampled to one fix every 30 s. Reward and policy standardise their inputs; the reward clips them
+  at 5 standard deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain
+  coordinates.
 - Bootstrap. A head weighs each trip by a Poisson(1) count, the limit of drawing M of M trips with replacement.
 - Initial weights. The reward's weights have variance 0.1, as printed, but its biases begin at 0; the policy's weights
   are Glorot-uniform. TRPO is astray's own, with a critic and generalised advantages; the paper used OpenAI baselines.
+- Aspects. The paper has one reward and one background, and so has :data:`KDD19`. The functions also serve a reward
+  with an aspect for each kind of alternative, each aspect with its own K heads and background.
 - Prior. -log p(theta) is divided by the number of demonstrations (one prior against the sum over all of them); Section
   4.2 prints it undivided. It also pulls the K - 1 heads that an iteration does not sample, each with weight 1/K.
 - Trajectories. Eq. 3 sums over random parts of at most 50 steps, not over whole trajectories. Rollouts are as long as
@@ -36,8 +43,8 @@ Where this differs from the paper
 - q(tau). The paper leaves it open. Here it is the mixture of the last 8 policies and, because Algorithm 2 appends
   demonstrations, of a Gaussian fitted to those of the batch. The transition probabilities cancel and are left out.
 - Background. T_s keeps the latest 100,000 steps; the paper keeps all samples.
-- Optimiser. Adam with a falling learning rate, J = 25, N = 100; the paper gives none of these numbers. Learning stops
-  early if the loss has not fallen for 100 iterations (the paper: "until convergence").
+- Optimiser. Adam with a falling learning rate, J = 25, N = 100; the paper gives none of these numbers. If a user asks
+  for more iterations, learning stops once the loss has not fallen for 100 of them (the paper: "until convergence").
 - States and actions without given dynamics: the policy acts in dynamics that are fitted to the demonstrations.
 - Scores. r_bar and sigma_bar are over the demonstrated steps. N(tau) weighs a step by its duration. sigma_r is divided
   by sigma_bar, so gamma is in units of n; for a trip it is the deviation of N(tau) over the heads.
@@ -49,7 +56,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +74,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
-    from astray.irl.policy import Generator, Rollout
+    from astray.irl.policy import Generator
     from astray.irl.reward import RewardHeads
 
 Array = NDArray[Any]
@@ -105,9 +112,8 @@ class Evidence:
     """What the reward is learned from."""
 
     demonstrations: Rows  # T_d
-    backgrounds: Mapping[str, Background]  # T_s; the paper has one, astray's own reward one for each aspect
-    bootstrap: Tensor  # (trips, K): how often D_k contains each trip
-    groups: Sequence[NDArray[np.bool_]] = ()  # features that may be missing together; the paper has none
+    backgrounds: Mapping[str, Background]  # T_s, of each aspect
+    bootstrap: Tensor  # the masks (trips, K): how often D_k contains each trip
 
 
 Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator], Loss]
@@ -115,10 +121,10 @@ Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator],
 
 @dataclass
 class Learner:
-    """What Algorithm 1 changes, and how."""
+    """What Algorithm 1 changes, and what it needs for that."""
 
-    reward: RewardHeads  # r_theta_1 ... r_theta_K
-    generator: Generator | None  # the policy pi and the way to improve it; None: the background needs no policy
+    reward: RewardHeads  # the K reward functions r_theta_k
+    generator: Generator | None  # the policy pi, with TRPO to improve it; None: the background needs no policy
     evidence: Evidence
     independent: int  # independent demonstrations, against which the prior counts once
     estimate: Estimate  # of the loss: trajectory_estimate is the paper's
@@ -129,34 +135,36 @@ class Learner:
 def algorithm_1(
     learner: Learner, agent: ActingDemonstrator, lengths: Array, config: LearnConfig, rng: np.random.Generator
 ) -> Iterator[Measures]:
-    """Runs lines 3 to 9 of Algorithm 1, and yields what was measured in each iteration.
+    """Runs lines 3 to 9 of Algorithm 1, and yields what it measured in each iteration.
 
-    Line 1, T_d, is ``agent.demonstrations()``; line 2 is :func:`first_reward` and :func:`first_policy`. ``lengths`` are
-    the lengths of demonstrated trajectories: rollouts are as long.
+    Line 1, T_d, is ``agent.demonstrations()``; line 2 is :func:`first_reward` and :func:`first_policy`; line 10 returns
+    what ``learner`` holds afterwards. ``lengths`` are those of the demonstrated trajectories: rollouts are as long.
     """
-    pi, dynamics = learner.generator, agent.dynamics
+    pi, reward, dynamics = learner.generator, learner.reward, agent.dynamics
     assert pi is not None
     for _ in range(config.iterations):  # line 3
-        k = int(rng.integers(learner.reward.n_heads))  # line 4: sample a reward function
+        k = int(rng.integers(reward.n_heads))  # line 4: sample a reward function
         n_steps = np.minimum(rng.choice(lengths, config.rollouts), config.horizon)
         rollout = pi.rollout(dynamics, config.rollouts, config.horizon, rng, n_steps)  # line 5: generate samples
         generated = agent.realise(rollout)
         log_density = copy.deepcopy(pi).log_prob  # of pi as it is now: q(tau) of these samples
         for background in learner.evidence.backgrounds.values():  # line 6: append them to T_s
             background.append("policy", generated, log_density)
-        heads = slice(None) if config.all_heads else k
-        measures = algorithm_2(learner, heads, config, rng)  # line 7: update the reward
-        rewards = learner.reward.posterior()(generated.features)[:, :, k].mean(axis=1)
-        measures |= improve_policy(pi, rollout, rewards)  # line 8: update pi by TRPO
+        measures = algorithm_2(learner, slice(None) if config.all_heads else k, config, rng)  # line 7: update r_theta_k
+        rewards = reward.posterior()(generated.features)[:, :, k].mean(axis=1)
+        by_step = np.zeros(rollout.mask.shape)
+        by_step[rollout.mask] = rewards
+        done = pi.improve(rollout, by_step)  # line 8: update pi with respect to r_theta_k by TRPO
+        measures |= {"policy_reward": float(rewards.mean()), "kl": done.kl, "entropy": done.entropy}
         yield {"head": k} | measures
 
 
 def first_reward(
     demonstrations: Rows, backgrounds: Mapping[str, Background], config: LearnConfig, rng: np.random.Generator
 ) -> RewardHeads:
-    """Initialises the network with K heads (Algorithm 1, line 2; Section 4.1.2).
+    """Initialises the reward network with K heads (Algorithm 1, line 2; Section 4.1.2).
 
-    Demonstrations and what the background holds already, in equal parts, set the scale of its inputs.
+    Demonstrations and what the background already holds, in equal parts, set the scale of its inputs.
     """
     from astray.irl.reward import RewardHeads
 
@@ -173,21 +181,17 @@ def first_policy(demonstrations: Rows, config: LearnConfig, rng: np.random.Gener
     from astray.irl.trpo import TRPO
 
     policy = GaussianPolicy(demonstrations.states, demonstrations.actions, rng)
+    # The paper begins with random weights: its number of updates is 0.
     clone_behaviour(policy, demonstrations.states, demonstrations.actions, config.clone_updates, rng)
     return TRPO(policy, rng, config.policy)
 
 
 def bootstrap(n_trips: int, n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draws how often D_k contains each trip, (trips, K): Poisson(1), the limit of n of n draws (Section 4.1.1)."""
+    """Draws the bootstrap masks: how often D_k contains each trip, (trips, K) (Section 4.1.1).
+
+    A count is Poisson(1), the limit of drawing n of n trips with replacement.
+    """
     return rng.poisson(1.0, (n_trips, n_heads))
-
-
-def improve_policy(pi: Generator, rollout: Rollout, rewards: Array) -> Measures:
-    """Improves the policy on its own rollout by one TRPO step, given the reward of each step (Algorithm 1, line 8)."""
-    dense = np.zeros(rollout.mask.shape)
-    dense[rollout.mask] = rewards
-    done = pi.improve(rollout, dense)
-    return {"policy_reward": float(rewards.mean()), "kl": done.kl, "entropy": done.entropy}
 
 
 # -------------------------------------------------------------------- Algorithm 2: reward function update
@@ -195,7 +199,7 @@ def improve_policy(pi: Generator, rollout: Rollout, rewards: Array) -> Measures:
 
 def algorithm_2(learner: Learner, heads: int | slice, config: LearnConfig, rng: np.random.Generator) -> Measures:
     """Runs Algorithm 2: J gradient steps on the MAP objective of Section 4.2, for the sampled head (or for all)."""
-    losses, gaps, sizes = [], [], []
+    measured = []
     for _ in range(config.updates):  # line 1
         loss = learner.estimate(learner.reward, learner.evidence, config, rng)  # lines 2 to 5
         chosen = loss.per_head[heads].mean()
@@ -210,11 +214,9 @@ def algorithm_2(learner: Learner, heads: int | slice, config: LearnConfig, rng: 
         objective.backward()  # type: ignore[no-untyped-call]
         learner.optimiser.step()  # line 6
         learner.schedule.step()
-        losses.append(float(chosen.detach()))
-        gaps.append(float(loss.gap.mean()))
-        sizes.append(float(loss.effective_sample_size.mean()))
-    means = {"loss": losses, "reward_gap": gaps, "effective_sample_size": sizes}
-    return {name: float(np.mean(values)) for name, values in means.items()}
+        measured.append((float(chosen.detach()), float(loss.gap.mean()), float(loss.effective_sample_size.mean())))
+    names = ("loss", "reward_gap", "effective_sample_size")
+    return {name: float(np.mean(values)) for name, values in zip(names, zip(*measured, strict=True), strict=True)}
 
 
 def trajectory_estimate(reward: RewardHeads, evidence: Evidence, config: LearnConfig, rng: np.random.Generator) -> Loss:

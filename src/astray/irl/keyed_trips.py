@@ -1,4 +1,4 @@
-"""Trips of many agents with their keys: computed once, and looked up in any agent's memory."""
+"""Trips of many agents with their keys."""
 
 from __future__ import annotations
 
@@ -15,20 +15,12 @@ from astray.features.trip_rows import TripRows
 
 @dataclass(frozen=True, eq=False)
 class KeyedTrips:
-    """Trips of many agents with their keys, computed once and looked up in any agent's memory.
-
-    Attributes
-    ----------
-    trips, paths, all_rows
-        All trips, their resampled paths, and their rows.
-    which
-        The positions of the selected trips.
-    """
+    """Trips of many agents with their keys, computed once and looked up in any agent's memory."""
 
     trips: Trajectories
-    paths: Trajectories
+    paths: Trajectories  # resampled
     all_rows: TripRows
-    which: NDArray[np.int64]
+    which: NDArray[np.int64]  # the positions of the selected trips
 
     @classmethod
     def of(cls, trips: Trajectories, featurizer: Featurizer, paths: Trajectories | None = None) -> KeyedTrips:

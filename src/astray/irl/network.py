@@ -13,18 +13,13 @@ from torch.nn.functional import linear
 
 Layers = list[tuple[Tensor, Tensor]]
 
+OUTPUT_GAIN = 0.01  # of the initial weights of the last layer
+
 
 @dataclass(frozen=True)
 class MLP:
-    """A tanh network whose parameters are one flat vector.
+    """A tanh network with a linear output, whose parameters are one flat vector.
 
-    Parameters
-    ----------
-    sizes
-        The widths of the layers, input first, output last; the output is linear.
-
-    Examples
-    --------
     >>> net = MLP((3, 8, 2))
     >>> theta = net.initial(np.random.default_rng(0), torch.float64)
     >>> at = net.linearise(theta, torch.ones(5, 3, dtype=torch.float64))
@@ -32,19 +27,19 @@ class MLP:
     (torch.Size([5, 2]), True)
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # the widths of the layers, input first
 
     @property
     def n_parameters(self) -> int:
         """The length of the flat vector of weights and biases."""
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
 
-    def initial(self, rng: np.random.Generator, dtype: torch.dtype, output_gain: float = 0.01) -> Tensor:
-        """Draws Glorot-uniform weights and zero biases; a small ``output_gain`` makes the first outputs small."""
+    def initial(self, rng: np.random.Generator, dtype: torch.dtype) -> Tensor:
+        """Draws Glorot-uniform weights and zero biases; the last layer is small, so that the first outputs are, too."""
         theta = torch.zeros(self.n_parameters, dtype=dtype)
         layers = self.layers(theta)
         for i, (weight, _) in enumerate(layers):
-            bound = math.sqrt(6.0 / sum(weight.shape)) * (output_gain if i == len(layers) - 1 else 1.0)
+            bound = math.sqrt(6.0 / sum(weight.shape)) * (OUTPUT_GAIN if i == len(layers) - 1 else 1.0)
             weight.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(weight.shape))))
         return theta
 

@@ -39,15 +39,24 @@ class Loss(NamedTuple):
         )
 
 
-def step_estimate(reward: RewardHeads, evidence: Evidence, config: LearnConfig, rng: np.random.Generator) -> Loss:
-    """Samples steps of the demonstrations and of each background, and returns the sum of their losses."""
+def step_estimate(
+    reward: RewardHeads,
+    evidence: Evidence,
+    config: LearnConfig,
+    rng: np.random.Generator,
+    groups: Sequence[NDArray[np.bool_]] = (),
+) -> Loss:
+    """Samples steps of the demonstrations and of each background, and returns the sum of their losses.
+
+    Each of the ``groups`` of features is hidden from a share of the rows.
+    """
     import torch
 
     n, demonstrations = config.batch_rows, evidence.demonstrations
     chosen = demonstrations.draw(n, rng)
     drawn = [background.draw_rows(n, rng) for background in evidence.backgrounds.values()]
     features = np.concatenate([demonstrations.features[chosen], *drawn])
-    rewards = reward(torch.from_numpy(hide_groups(features, evidence.groups, config.missing, rng)))
+    rewards = reward(torch.from_numpy(hide_groups(features, groups, config.missing, rng)))
     own, *others = rewards.split(n)
     weights = evidence.bootstrap[demonstrations.trip[chosen]]
     return Loss.total([step_loss(own[:, i], other[:, i], weights) for i, other in enumerate(others)])

@@ -26,27 +26,10 @@ class GaussianPolicy(nn.Module):
     demonstrated action. Densities are in the units of the action (with the Jacobian of the scale), because they serve
     as q(tau) in importance weights.
 
-    Parameters
-    ----------
-    states, actions
-        The rows of the demonstrations (rows x width); only their means and standard deviations are used. A column that
-        never changes has the scale 1.
-    rng
-        Draws the initial weights.
-    hidden
-        The widths of the hidden layers.
-    log_std
-        The initial log standard deviation, in units of the demonstrations' standard deviation.
-    dtype
-        The precision of the network. Standardisation is in float64, because metres and seconds would lose digits.
+    ``theta`` holds all parameters in one flat vector: the network's, then one log standard deviation for each action,
+    in units of the demonstrations' standard deviation. The network has the precision ``dtype``; standardisation is in
+    float64, because metres and seconds would lose digits.
 
-    Attributes
-    ----------
-    theta
-        All parameters in one flat vector: the network's, then one log standard deviation for each action.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> velocities = rng.normal([3.0, 0.0], [1.0, 2.0], (500, 2))
     >>> policy = GaussianPolicy(rng.normal(size=(500, 5)), velocities, rng)
@@ -206,15 +189,12 @@ class Generator(Protocol):
         lengths: ArrayLike | None = None,
     ) -> Rollout:
         """Draws n trajectories of at most ``horizon`` steps."""
-        ...
 
     def improve(self, rollout: Rollout, rewards: Array) -> Improvement:
         """Improves the policy on its own latest rollout, given the reward (n, H) of each step."""
-        ...
 
     def log_prob(self, states: Array, actions: Array) -> Array:
         """Returns the log-density of actions (..., a) in states (..., d), in the units of the actions."""
-        ...
 
 
 def rollout(
@@ -225,21 +205,10 @@ def rollout(
     rng: np.random.Generator,
     lengths: ArrayLike | None = None,
 ) -> Rollout:
-    """Lets the policy act in the dynamics, and returns the trajectories.
+    """Lets the policy act in the dynamics, and returns ``n`` trajectories of at most ``horizon`` steps.
 
-    Parameters
-    ----------
-    policy, dynamics
-        The policy, and the environment that it acts in.
-    n, horizon
-        The number of trajectories, and the most steps of each.
-    rng
-        The only source of chance, for the policy and for the environment.
-    lengths
-        The most steps of each single trajectory (n,), if they differ.
+    ``lengths`` limits the steps of each single trajectory (n,). ``rng`` is the only source of chance.
 
-    Examples
-    --------
     >>> from astray.irl.dynamics import Integrator
     >>> rng = np.random.default_rng(0)
     >>> policy = GaussianPolicy(rng.normal(size=(9, 5)), rng.normal(size=(9, 2)), rng)

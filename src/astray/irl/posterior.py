@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Layers = tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 Network = tuple[NDArray[Any], ...]  # the weights of one layer after the other
 
 BATCH = 4096  # rows evaluated at a time, so that hidden layers stay in the cache
@@ -21,27 +22,15 @@ BLOCK = 16  # rows in one matrix product; always 16, so that a reward does not d
 class RewardPosterior:
     """K reward functions over one set of features, for each aspect.
 
-    Attributes
-    ----------
-    mean, scale
-        Mean and scale that standardise the features; afterwards they are clipped at ``clip`` on both sides.
-    layers
-        Weights and biases; weights have the shape (networks, in, out). Hidden layers are rectified. The last layer is
-        linear, so that the reward keeps falling beyond what was seen.
-    prior
-        Layers of fixed random networks whose output is added (randomised prior functions), or none.
-    clip
-        The largest distance of a feature from its mean, in standard deviations; farther away the reward is constant.
-    aspects
-        The names of the aspects; each has its own K heads.
+    Hidden layers are rectified. The last layer is linear, so that the reward keeps falling beyond what was seen.
     """
 
-    mean: NDArray[np.float32]
+    mean: NDArray[np.float32]  # mean and scale standardise the features
     scale: NDArray[np.float32]
-    layers: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
-    prior: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...] = ()
-    clip: float = 5.0
-    aspects: tuple[str, ...] = ("behaviour",)
+    layers: Layers  # weights (networks, in, out) and biases
+    prior: Layers = ()  # of fixed random networks whose output is added (randomised prior functions)
+    clip: float = 5.0  # standard deviations from a feature's mean; farther away the reward is constant
+    aspects: tuple[str, ...] = ("behaviour",)  # each has its own K heads
 
     @property
     def n_heads(self) -> int:
@@ -98,7 +87,7 @@ def combined(rewards: Array, weights: Sequence[float] | None = None) -> NDArray[
     return np.asarray(lowest[:, 0] - np.log(total))
 
 
-def _with_bias(layers: tuple[tuple[Array, Array], ...]) -> Network:
+def _with_bias(layers: Layers) -> Network:
     """Returns the layers as matrices (networks, out, in + 1); the last column is the bias."""
     return tuple(np.concatenate([w, b], axis=1).swapaxes(1, 2).copy() for w, b in layers)
 

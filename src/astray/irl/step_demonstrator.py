@@ -30,30 +30,15 @@ PIECE = 100  # consecutive steps taken together from a run that is too long to s
 
 @dataclass(frozen=True, eq=False)
 class StepDemonstrator:
-    """One agent that demonstrates states and actions. The reward sees them standardised, with optional random waves.
+    """One agent that demonstrates states and actions. The reward sees them standardised, with optional random waves."""
 
-    Parameters
-    ----------
-    trajectories
-        Demonstrations with columns ``state`` and ``action`` (``Trajectories.from_steps``).
-    dynamics
-        The environment that the policy acts in: a ``GymDynamics``, a ``LearnedDynamics``, or the user's own.
-    waves
-        The number of random Fourier features beside the raw numbers; 0 for none.
-    most
-        The most steps of demonstrations to learn from, and as many of a population and of counterfactuals. Longer runs
-        contribute pieces.
-    explorers
-        The user's own counterfactuals, by name.
-    """
-
-    trajectories: Trajectories
-    dynamics: Dynamics
-    mean: Array
+    trajectories: Trajectories  # the demonstrations, with columns ``state`` and ``action``
+    dynamics: Dynamics  # the environment that the policy acts in
+    mean: Array  # of states and actions side by side
     scale: Array
-    frequencies: Array
-    most: int = 100_000
-    explorers: Mapping[str, StepCounterfactual] = field(default_factory=dict)
+    frequencies: Array  # of random Fourier features beside the raw numbers
+    most: int = 100_000  # steps of demonstrations, of a population and of counterfactuals; long runs give pieces
+    explorers: Mapping[str, StepCounterfactual] = field(default_factory=dict)  # the user's own counterfactuals
 
     @classmethod
     def of(

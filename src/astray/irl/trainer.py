@@ -12,19 +12,18 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from astray.core.errors import TrainingError
 from astray.core.trajectories import Trajectories
 from astray.irl.background import Background
-from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows
-from astray.irl.holdout import held_out
+from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows, held_out
 from astray.irl.kdd19 import (
     Estimate,
     Evidence,
@@ -102,9 +101,8 @@ def learn_agent_reward(
     TrainingError
         If a loss or a reward is not a finite number. Nothing that was passed in has been changed.
     """
-    demonstrations, names = agent.demonstrations(), agent.names
+    demonstrations, names = agent.demonstrations(), agent.names  # Algorithm 1, line 1
     out = held_out(names, np.unique(demonstrations.trip), config.held_out)
-    training, tested = _split(demonstrations, out)
     if len(out):
         # Counterfactuals and rollouts resemble the demonstrations that they come from: held-out ones give none.
         agent = agent[~np.isin(np.arange(len(names)), out)]
@@ -114,20 +112,17 @@ def learn_agent_reward(
         background.weights.setdefault("given", 1.0)
         background.append("given", agent.others(given))
     reward = first_reward(demonstrations, backgrounds, config, rng) if start is None else copy.deepcopy(start.reward)
-    if not config.rollouts:
+    if not config.rollouts:  # Algorithm 1, line 2, for the policy
         generator = None
     elif generator is None:
         generator = copy.deepcopy(start.generator) if start else first_policy(demonstrations, config, rng)
-    drawn = _without_empty_heads(bootstrap(len(names), reward.n_heads, rng), training)
-    evidence = Evidence(training, backgrounds, drawn)
-    learner = _learner(reward, generator, evidence, training.n_trips, config)
-    seed = int(rng.integers(2**32))
+    who = np.repeat(agent.agent, len(names))
+    learner = _learner(reward, generator, demonstrations, out, who, backgrounds, config, rng)
     if generator is None:
         iterations = reward_updates(learner, config, rng)
     else:
         iterations = algorithm_1(learner, agent, np.bincount(demonstrations.path), config, rng)
-    history = _run(iterations, learner, tested if len(tested) else training, seed, config, progress)
-    return _learned(learner, backgrounds, history, out, resumed=start is not None)
+    return _run(iterations, learner, demonstrations, out, config, rng, progress, resumed=start is not None)
 
 
 # -------------------------------------------------------------------- many agents
@@ -168,25 +163,19 @@ def learn_shared_reward(
     """
     demonstrations = _number_trips(agents)
     who = np.repeat([a.agent for a in agents], [len(a.names) for a in agents])
-    n_agents = len(np.unique(who))
     # With too few agents to hold one out, single trips are held out.
-    units = who.tolist() if n_agents * config.held_out >= 1 else [name for a in agents for name in a.names]
+    by_agent = len(np.unique(who)) * config.held_out >= 1
+    units = who.tolist() if by_agent else [name for a in agents for name in a.names]
     out = held_out(units, np.unique(demonstrations.trip), config.held_out)
-    training, tested = _split(demonstrations, out)
     backgrounds = fill_backgrounds(agents, others or [None] * len(agents), config, rng)
     if start is None:
         reward = first_reward(demonstrations, backgrounds, config, rng)
     else:
         reward = copy.deepcopy(start)
         reward.use_as_prior()
-    drawn = _without_empty_heads(bootstrap_agents(who, reward.n_heads, rng), training)
-    # Trips of one agent are alike, so the prior counts against the number of agents.
-    independent = training.n_trips if n_agents == 1 else len(np.unique(who[np.unique(training.trip)]))
-    learner = _learner(reward, None, Evidence(training, backgrounds, drawn, groups), independent, config)
-    seed = int(rng.integers(2**32))
+    learner = _learner(reward, None, demonstrations, out, who, backgrounds, config, rng, groups)
     iterations = reward_updates(learner, config, rng)
-    history = _run(iterations, learner, tested if len(tested) else training, seed, config, progress)
-    return _learned(learner, backgrounds, history, out, resumed=start is not None)
+    return _run(iterations, learner, demonstrations, out, config, rng, progress, resumed=start is not None)
 
 
 def bootstrap_agents(who: NDArray[np.str_], n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -234,7 +223,7 @@ def fill_backgrounds(
     return backgrounds
 
 
-# -------------------------------------------------------------------- what both have in common
+# -------------------------------------------------------------------- what both share
 
 
 def _number_trips(agents: Sequence[Demonstrator]) -> Rows:
@@ -244,67 +233,81 @@ def _number_trips(agents: Sequence[Demonstrator]) -> Rows:
     return Rows.concat([replace(p, trip=p.trip + first) for p, first in zip(parts, starts, strict=False)])
 
 
-def _split(demonstrations: Rows, out: NDArray[np.int64]) -> tuple[Rows, Rows]:
-    """Returns the rows of the trips to learn from, and those of the held-out trips."""
-    is_out = np.isin(demonstrations.trip, out)
-    return demonstrations[~is_out], demonstrations[is_out]
-
-
-def _without_empty_heads(drawn: NDArray[np.int64], training: Rows) -> Tensor:
-    """Returns the bootstrap as a tensor; a head that drew none of the trips to learn from gets each of them once."""
-    empty = drawn[np.unique(training.trip)].sum(axis=0) == 0
-    return torch.as_tensor(np.where(empty, 1, drawn), dtype=torch.float32)
-
-
 def _learner(
-    reward: RewardHeads, generator: Generator | None, evidence: Evidence, independent: int, config: LearnConfig
+    reward: RewardHeads,
+    generator: Generator | None,
+    demonstrations: Rows,
+    out: NDArray[np.int64],
+    who: NDArray[np.str_],
+    backgrounds: Mapping[str, Background],
+    config: LearnConfig,
+    rng: np.random.Generator,
+    groups: Sequence[NDArray[np.bool_]] = (),
 ) -> Learner:
+    """Assembles a learner that does not learn from the trips ``out``; ``who`` made each of the trips."""
+    training = demonstrations[~np.isin(demonstrations.trip, out)]
+    trips = np.unique(training.trip)
+    drawn = bootstrap_agents(who, reward.n_heads, rng)
+    drawn[:, drawn[trips].sum(axis=0) == 0] = 1  # a head that drew none of the trips to learn from gets each once
+    # Trips of one agent are alike, so the prior counts against the number of agents.
+    independent = len(trips) if len(np.unique(who)) == 1 else len(np.unique(who[trips]))
+    evidence = Evidence(training, backgrounds, torch.as_tensor(drawn, dtype=torch.float32))
+    estimate: Estimate = partial(step_estimate, groups=groups) if config.objective == "step" else trajectory_estimate
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
     steps = config.iterations * config.updates
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, LAST_RATE, total_iters=steps)
-    estimate: Estimate = step_estimate if config.objective == "step" else trajectory_estimate
     return Learner(reward, generator, evidence, independent, estimate, optimiser, schedule)
 
 
 def _run(
     iterations: Iterator[Measures],
     learner: Learner,
-    tested: Rows,
-    seed: int,
+    demonstrations: Rows,
+    out: NDArray[np.int64],
     config: LearnConfig,
+    rng: np.random.Generator,
     progress: Progress | None,
-) -> pl.DataFrame:
-    """Runs iterations until the held-out loss stops falling, and returns one row of measures for each.
+    *,
+    resumed: bool,
+) -> Learned:
+    """Runs iterations until the loss stops falling, and returns the reward.
 
-    Where demonstrations are held out, the reward is afterwards the one with the lowest held-out loss.
+    If trips are held out (``out``), the loss is that of their demonstrations, and the reward is the best one by it.
     """
+    seed = int(rng.integers(2**32))
+    reward, evidence = learner.reward, learner.evidence
+    tested = demonstrations[np.isin(demonstrations.trip, out)] if len(out) else evidence.demonstrations
     history: list[Measures] = []
-    lowest, best, since = np.inf, copy.deepcopy(learner.reward.state_dict()), 0
+    lowest, best, since = np.inf, copy.deepcopy(reward.state_dict()), 0
     for number, measures in enumerate(iterations):
-        measures = {"iteration": number} | measures | measure(learner, tested, config, seed)
+        measures = {"iteration": number} | measures | measure(reward, evidence, tested, config, seed)
         history.append(measures)
         if progress is not None:
             progress(number + 1, config.iterations, measures)
         since += 1
         if measures["held_out_loss"] < lowest - PLATEAU:
-            lowest, best, since = measures["held_out_loss"], copy.deepcopy(learner.reward.state_dict()), 0
+            lowest, best, since = measures["held_out_loss"], copy.deepcopy(reward.state_dict()), 0
         if since >= config.patience:
             break
     if config.held_out:
-        learner.reward.load_state_dict(best)
-    return pl.DataFrame(history)
+        reward.load_state_dict(best)
+    # Which trips the heads of an earlier reward have learned from is not recorded: assume all but the held-out ones.
+    unseen = (evidence.bootstrap.numpy() == 0) & (not resumed)
+    unseen[out] = True
+    kept = dict(evidence.backgrounds)
+    return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, learner.generator, kept)
 
 
 @torch.no_grad()
-def measure(learner: Learner, tested: Rows, config: LearnConfig, seed: int) -> Measures:
-    """Returns the loss on demonstrations, and how far the heads lie apart there and on the background.
+def measure(reward: RewardHeads, evidence: Evidence, tested: Rows, config: LearnConfig, seed: int) -> Measures:
+    """Returns the loss on demonstrations, and the spread over the heads there and on the background.
 
     The same ``seed`` draws the same rows, so that iterations can be compared.
     """
-    rng = np.random.default_rng(seed)
-    reward, backgrounds = learner.reward, learner.evidence.backgrounds
+    rng, backgrounds = np.random.default_rng(seed), evidence.backgrounds
     each_once = torch.ones(int(tested.trip.max()) + 1, reward.n_heads)
-    loss = learner.estimate(reward, Evidence(tested, backgrounds, each_once), config, rng)
+    estimate: Estimate = step_estimate if config.objective == "step" else trajectory_estimate
+    loss = estimate(reward, Evidence(tested, backgrounds, each_once), config, rng)
     posterior = reward.posterior()
     own = posterior(tested.features[tested.draw(MEASURED, rng)])
     other = np.concatenate([posterior(b.draw_rows(MEASURED // len(backgrounds), rng)) for b in backgrounds.values()])
@@ -315,12 +318,3 @@ def measure(learner: Learner, tested: Rows, config: LearnConfig, seed: int) -> M
         "head_spread": float(own.std(axis=2).mean()),
         "background_head_spread": float(other.std(axis=2).mean()),
     }
-
-
-def _learned(
-    learner: Learner, backgrounds: dict[str, Background], history: pl.DataFrame, out: Array, *, resumed: bool
-) -> Learned:
-    # Nobody recorded which trips the heads of an earlier reward have learned from: all but the held-out ones.
-    unseen = (learner.evidence.bootstrap.numpy() == 0) & (not resumed)
-    unseen[out] = True
-    return Learned(learner.reward.posterior(), history, unseen, learner.reward, learner.generator, backgrounds)

@@ -29,32 +29,17 @@ SHORTEST, LONGEST = 0.1, 0.9  # of a prefix, as a share of its trip
 class TripDemonstrator:
     """One agent that demonstrates whole GPS trips: a row holds the statistics of a trip.
 
-    Every trip comes twice, whole and as a prefix, so that the reward learns to judge trips that are still going on.
+    Every trip comes twice, whole and as a prefix, so that the reward learns to judge open trips, too.
     Each row is computed with a memory that lacks one trip: for a demonstration that trip itself, for background a trip
-    drawn at random. Otherwise the number of remembered trips would tell demonstrations from background.
-
-    Parameters
-    ----------
-    featurizer
-        The agent's memory, and the popularity of places among other agents.
-    agent
-        The agent's name.
-    trips
-        The demonstrations.
-    rows
-        The rows of the demonstrations.
-    paths
-        Their resampled paths, from which counterfactuals are made.
-    rng
-        Draws prefixes and the trips that the memory leaves out.
+    drawn at random. Otherwise the number of remembered trips would distinguish demonstrations from background.
     """
 
-    featurizer: Featurizer
+    featurizer: Featurizer  # with the agent's memory, and the popularity of places among other agents
     agent: str
-    trips: Trajectories
-    rows: TripRows
-    paths: Trajectories = field(repr=False)
-    rng: np.random.Generator = field(repr=False)
+    trips: Trajectories  # the demonstrations
+    rows: TripRows  # of the demonstrations
+    paths: Trajectories = field(repr=False)  # resampled; counterfactuals are made from them
+    rng: np.random.Generator = field(repr=False)  # draws prefixes and the trips that the memory leaves out
 
     @classmethod
     def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripDemonstrator | None:

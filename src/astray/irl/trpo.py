@@ -178,19 +178,9 @@ class _Step(NamedTuple):
 def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount: float, lam: float) -> Array:
     """Returns generalised advantage estimates, 0 where the mask is false.
 
-    delta_t = r_t + gamma V(s_{t+1}) - V(s_t) and A_t = delta_t + gamma lambda A_{t+1} (GAE Section 3).
+    delta_t = r_t + gamma V(s_{t+1}) - V(s_t) and A_t = delta_t + gamma lambda A_{t+1} (GAE Section 3). All arrays are
+    (n, H): r_t, V(s_t), V(s_{t+1}), which is 0 after a trajectory's end, and the steps that were taken.
 
-    Parameters
-    ----------
-    rewards, values, next_values
-        (n, H): r_t, V(s_t) and V(s_{t+1}); the latter is 0 after a trajectory's end.
-    mask
-        (n, H): the steps that were taken, a prefix of each row.
-    discount, lam
-        gamma and lambda.
-
-    Examples
-    --------
     >>> zero, taken = np.zeros((1, 3)), np.array([[True, True, False]])
     >>> gae(np.ones((1, 3)), zero, zero, taken, discount=0.5, lam=1.0)
     array([[1.5, 1. , 0. ]])

@@ -13,9 +13,9 @@ from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
+from astray.irl.demonstrations import held_out
 from astray.irl.dynamics import Dynamics, LearnedDynamics
 from astray.irl.gps_demonstrator import GpsDemonstrator
-from astray.irl.holdout import held_out
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.irl.step_demonstrator import StepDemonstrator

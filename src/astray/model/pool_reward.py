@@ -16,7 +16,7 @@ from astray.core.errors import Option
 from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.features.featurizer import Featurizer, Prepared
-from astray.irl.holdout import held_out
+from astray.irl.demonstrations import held_out
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.shared import Reward
 from astray.irl.trip_demonstrator import TripDemonstrator

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
 PAPER_EPS = EPSILON  # the threshold of the paper, in standard deviations
-BAND = 2.0  # lo and hi lie so many standard deviations over the heads below and above the normality
+BAND = 2.0  # standard deviations over the heads from the normality to lo and to hi
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class ByHour:
     hours
         Hour (0 to 23) to threshold.
     otherwise
-        The threshold in the hours that are not named.
+        The threshold in all other hours.
     utc_offset
-        Seconds that local time is ahead of UTC; by default by the longitude, as models have it.
+        Seconds that local time is ahead of UTC; by default the longitude decides, as in a model.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class ByHour:
     utc_offset: float | None = None
 
     def __call__(self, trips: Trajectories) -> Floats:
-        """One threshold a trip."""
+        """Returns one threshold for each trip."""
         if not trips.holds("time", "lon"):
             raise DataError(
                 "these trajectories have no time, so thresholds cannot depend on the hour",
@@ -87,7 +87,7 @@ class ByContext:
     otherwise: float
 
     def __call__(self, trips: Trajectories) -> Floats:
-        """One threshold a trip."""
+        """Returns one threshold for each trip."""
         labels = context_column(trips, self.column).astype(str).tolist()
         return np.array([self.thresholds.get(label, self.otherwise) for label in labels], np.float64)
 
@@ -96,12 +96,12 @@ Threshold = float | ByHour | ByContext | Callable[[Trajectories], ArrayLike]
 
 
 def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Floats:
-    """One threshold a trip: of a number, or of a function of the trips such as :class:`ByHour`."""
-    said = value(trips) if callable(value) else value
+    """Returns one threshold for each trip, from a number or from a function of the trips such as :class:`ByHour`."""
+    made = value(trips) if callable(value) else value
     try:
-        given = np.asarray(said, np.float64)
+        given = np.asarray(made, np.float64)
     except (TypeError, ValueError):
-        given = np.full((), np.nan)  # which is no threshold
+        given = np.full((), np.nan)  # refused below
     if given.shape not in ((), (len(trips),)) or np.isnan(given).any():
         raise DataError(
             f"{name} is not one threshold a trip",
@@ -111,7 +111,7 @@ def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Float
 
 
 class Bounds(NamedTuple):
-    """What one trip is decided by: see :func:`decide`."""
+    """The thresholds of one trip: see :func:`decide`."""
 
     eps: float
     gamma: float
@@ -126,20 +126,20 @@ def decide(
     gamma: Array | float = GAMMA,
     min_history: float = 5.0,
 ) -> NDArray[np.str_]:
-    """Normal, anomaly or review, for each trip.
+    """Decides for each trip: normal, anomaly or review.
 
     Parameters
     ----------
     low
-        Whether the trip scored low: at most ``eps``, or at most the :func:`level` of a rate of false alarms.
+        True if the trip scored at most ``eps``, or at most the :func:`level` of a false-alarm rate.
     uncertainty
-        The spread over the heads. A trip without a single usable fix has none, and is for review.
+        The spread over the heads; NaN for a trip without a usable fix, which goes to review.
     history
-        How many past trips stand behind the score. With none the agent is unknown: whatever it scores is for review.
+        The number of past trips behind the score. An agent without any is unknown: all its trips go to review.
     gamma
-        Above this spread the heads disagree: what scored low is for review instead of being called an anomaly.
+        Above this spread the heads disagree: a trip that scored low goes to review and is not called an anomaly.
     min_history
-        Below this many past trips nothing is called an anomaly either.
+        With fewer past trips than this, a trip that scored low goes to review, too.
 
     Examples
     --------
@@ -155,10 +155,10 @@ def decide(
 
 
 def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:
-    """In which order to ask a person: from 1, where a trip could as well have been decided otherwise, down to 0.
+    """Returns how doubtful each decision is, from 0 to 1: the order in which to ask a person.
 
-    It is the spread over the heads as a share of itself and the distance from ``eps``: high near the threshold, and
-    where the heads disagree. An order, not a probability. A trip without a score, because no fix could be used, has 1.
+    It is spread / (spread + distance from ``eps``), with the spread over the heads: high near the threshold and where
+    the heads disagree. It is no probability. A trip without a score, because it has no usable fix, has 1.
 
     >>> doubt([-2.1, -2.1, 0.0], [0.1, 0.9, 0.5]).round(2).tolist()
     [0.5, 0.9, 0.2]
@@ -171,10 +171,10 @@ def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Fl
 
 
 def level(false_alarm_rate: float, normal: Sample) -> float:
-    """The threshold at which at most such a share of normal trips scores low, by the scores of past ones.
+    """Returns the threshold at which at most a share ``false_alarm_rate`` of normal trips scores low.
 
-    A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is none, or
-    that so few past trips cannot promise, is refused.
+    A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is not between
+    0 and 1, or that is too low for the number of past trips, is refused.
 
     >>> from astray.scoring.normality import Sample
     >>> level(0.5, Sample.of(np.array([-3.0, -1.0, 0.0])))  # just below -1: one past trip, and the new one, are lower
@@ -187,7 +187,7 @@ def level(false_alarm_rate: float, normal: Sample) -> float:
             "no trip was held out of learning, so no rate of false alarms can be promised",
             remedy="fit on more trips, or decide by eps",
         )
-    # The p-value of a score that none, one, two, ... of the past trips are as low as.
+    # The p-value of a score if none, one, two, ... of the past trips score as low.
     p_values = (1.0 + np.r_[0.0, np.cumsum(normal.weights)]) / (1.0 + normal.total)
     as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
     if as_low < 0:
@@ -199,7 +199,7 @@ def level(false_alarm_rate: float, normal: Sample) -> float:
 
 
 def least_rate(past: float) -> float:
-    """The lowest rate of false alarms that so many past trips can promise, rounded up to two digits.
+    """Returns the lowest false-alarm rate that this number of past trips can promise, rounded up to two digits.
 
     >>> least_rate(15), least_rate(1)
     (0.063, 0.5)

@@ -1,7 +1,7 @@
-"""What normal trips score as far as they have come: a long trip has a steadier mean, and a lower worst window.
+"""The scale of normal scores by the length of a trip: a longer trip has a steadier mean, and a lower worst window.
 
-So the mean of n and the worst window of a trip are measured against those of the first so many steps (or seconds) of
-normal trips: a trip is not flagged for being long, nor for being short. Pure numpy.
+A trip's mean of n and its worst window are measured against those of normal trips after the same number of steps or
+seconds, so that no trip is flagged for being long or short. Pure numpy.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Locate = Callable[[Array], tuple[float, float]]
 
-DRAWS = 500  # of a distribution, to measure its centre and spread
-FURTHER = 1e6  # times the longest length that is told by drawing: so far the worst window goes on falling
+DRAWS = 500  # values drawn from a distribution to measure its centre and spread
+FURTHER = 1e6  # times the longest length that is measured: up to there the worst window is taken to keep falling
 
 
 class LengthScale(NamedTuple):
-    """Centres and spreads at some lengths, rising; between these they are interpolated by the length's logarithm."""
+    """Centres and spreads at rising lengths; in between, they are interpolated by the logarithm of the length."""
 
     lengths: Floats
     mean: Floats  # (2, lengths): centre and spread of the mean of n
     lowest: Floats  # (2, lengths): the same of the worst window
 
     def standardise(self, means: Array, lowest: Array, length: Array) -> tuple[Floats, Floats, Floats]:
-        """Means and worst windows of trips in standard deviations of normal ones as long; and that of means."""
+        """Returns means and worst windows in standard deviations of normal trips as long, and that of the means."""
         known, at = np.log(self.lengths), np.log(np.maximum(length, self.lengths[0]))
         (centre, spread), (low, low_spread) = (
             [np.interp(at, known, values) for values in scale] for scale in (self.mean, self.lowest)
@@ -43,10 +43,10 @@ class LengthScale(NamedTuple):
 def length_scale(
     n: Array, trip: Array, time: Array, weight: Array, window: float, locate: Locate, config: LengthConfig
 ) -> LengthScale:
-    """What normal trips, numbered from 0, score by n(s, a) of their rows as far as they have come.
+    """Measures normal trips, numbered from 0, at a series of lengths, from the n(s, a) of their rows.
 
-    A trip longer than these is taken for one of them that goes on as their later halves do: its worst window is the
-    lowest of so many, and its mean is no steadier than theirs.
+    Beyond the longest of these lengths, a trip is assumed to continue as the later halves of normal trips do: its worst
+    window is the lowest of more and more windows, and its mean is no steadier than theirs.
     """
     far = so_far(trip, weight)
     total = np.zeros(int(trip.max()) + 1)
@@ -54,8 +54,8 @@ def length_scale(
     longest = float(np.sort(total)[-min(config.enough, math.ceil(config.share * len(total)))])
 
     def part(start: float, stop: float) -> tuple[float, Floats, Floats]:
-        """How long this part of the trips that are as long is; of each, the mean and the worst window."""
-        # The row in which a length is reached belongs to it, so that no trip is without one.
+        """Returns the mean length of this part of the trips that reach its end; their means and worst windows."""
+        # The row in which a length is reached belongs to it, so that every trip has a row.
         begun = far - weight
         rows = np.flatnonzero((begun >= start) & (begun < stop) & (total[trip] >= min(stop, longest)))
         of = np.unique(trip[rows], return_inverse=True)[1]
@@ -78,7 +78,7 @@ def length_scale(
         length *= config.ratio
     lengths = np.array(sorted(found))
     scales = np.array([found[length] for length in lengths]).T
-    # Of more draws the lowest that was ever seen would decide: the worst window falls on as it did.
+    # With still more draws the lowest value ever seen would decide, so from here on the worst window falls as before.
     if len(lengths) > 2:
         falls = min(0.0, (scales[2, -1] - scales[2, -3]) / np.log(lengths[-1] / lengths[-3]))
         lengths = np.append(lengths, lengths[-1] * FURTHER)
@@ -87,7 +87,7 @@ def length_scale(
 
 
 def lowest_of(first: Array, further: Array, times: float) -> Floats:
-    """Equally likely values of the lower of a ``first`` value and of so many ``further`` ones, drawn independently.
+    """Returns equally likely values of the lowest of one ``first`` and ``times`` ``further`` values, all independent.
 
     >>> values = np.random.default_rng(0).normal(size=2000)
     >>> [round(float(np.median(lowest_of(values, values, times))), 1) for times in (0.0, 1.0, 29.0)]
@@ -100,7 +100,7 @@ def lowest_of(first: Array, further: Array, times: float) -> Floats:
 
 
 def so_far(trip: Array, weight: Array) -> Floats:
-    """How long each trip has lasted at each row.
+    """Returns how long each trip has lasted at each of its rows.
 
     >>> so_far(np.array([0, 0, 1, 1]), np.array([1.0, 2.0, 5.0, 5.0])).tolist()
     [1.0, 3.0, 5.0, 10.0]

@@ -1,8 +1,8 @@
-"""Normality: from rewards to scores that mean the same for everybody, and how sure they are. Pure numpy.
+"""Normality: from rewards to scores that mean the same for every agent, and how certain they are. Pure numpy.
 
-n(s, a) is the mean reward over the heads in standard deviations of the agent's own held-out behaviour (the paper's
-normality score), N(tau) the same of a trip: of the trip reward R(tau) where there is one, otherwise of the mean of n.
-``scale="step"`` leaves N as the plain mean of n that the paper prints.
+n(s, a) is the paper's normality score: the mean reward over the heads, in standard deviations of the agent's own
+held-out behaviour. N(tau) is the same for a trip: of the trip reward R(tau) if there is one, otherwise of the mean of
+n. With ``scale="step"`` N is the plain mean of n, as printed in the paper.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Location(NamedTuple):
     spread: float
 
     def standardise(self, values: Array) -> Floats:
-        """Values in units of the spread, from the centre."""
+        """Returns values as distances from the centre, in units of the spread."""
         return normality_score(values, self.centre, self.spread)
 
 
 def locate(values: Array, robust: bool = False) -> Location:
-    """Mean and standard deviation; or, robustly, the median and the distance from it down to the 16th percentile.
+    """Returns mean and standard deviation; or, if ``robust``, the median and its distance from the 16th percentile.
 
-    Only the lower side counts for an anomaly score, and a few wild trips must not stretch the scale: for a Gaussian
+    Only the lower side counts for an anomaly score, and a few wild trips must not stretch the scale. For a Gaussian
     both definitions agree.
 
     >>> locate(np.array([0.0, 0, 0, 0, 1, 1, 1, 1])).spread
@@ -54,12 +54,12 @@ def locate(values: Array, robust: bool = False) -> Location:
         spread = float(centre - low)
     else:
         centre, spread = values.mean(), float(values.std())
-    # One trip, or identical ones, have no spread: then a unit of reward is the unit.
+    # A single trip, or identical ones, have no spread: then the unit of the reward is the unit.
     return Location(float(centre), spread if spread > 1e-3 else 1.0)
 
 
 def shrunk(values: Array, towards: Location, pseudo: float) -> Location:
-    """Mean and spread of a few values, which count against ``pseudo`` further ones that lie as ``towards`` says.
+    """Returns mean and spread of a few values together with ``pseudo`` further ones that are located ``towards``.
 
     >>> shrunk(np.zeros(0), Location(2.0, 3.0), 10.0)
     Location(centre=2.0, spread=3.0)
@@ -75,30 +75,30 @@ def shrunk(values: Array, towards: Location, pseudo: float) -> Location:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Scores of normal trips, sorted, each with a weight: what p-values are read from."""
+    """The sorted scores of normal trips, each with a weight; p-values are read from it."""
 
     scores: Floats = field(default_factory=lambda: np.zeros(0))
     weights: Floats = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def of(cls, scores: Array, weights: Array | None = None) -> Sample:
-        """Scores in any order; by default each weighs 1."""
+        """Makes a sample of scores in any order; by default each weighs 1."""
         order = np.argsort(scores, kind="stable")
         weight = np.ones(len(order)) if weights is None else np.asarray(weights, np.float64)
         return cls(np.asarray(scores, np.float64)[order], weight[order])
 
     @cached_property
     def total(self) -> float:
-        """The number of trips that it stands for."""
+        """The number of trips that the sample stands for."""
         return float(self.weights.sum())
 
     @cached_property
     def _below(self) -> Floats:
-        """The weight of the first so many scores."""
+        """The total weight of the first 0, 1, 2, ... scores."""
         return np.append(0.0, np.cumsum(self.weights))
 
     def p_values(self, scores: Array) -> Floats:
-        """Conformal p-values: the share of normal trips, the new one counted, that score as low (Vovk et al. 2005).
+        """Returns conformal p-values: the share of normal trips and the new one that score as low (Vovk et al. 2005).
 
         If a new trip is exchangeable with those of the sample, P(p <= alpha) <= alpha.
 
@@ -109,7 +109,7 @@ class Sample:
         return np.where(np.isnan(scores), np.nan, (1.0 + below) / (1.0 + self.total))
 
     def p_value(self, score: float) -> float:
-        """The p-value of one score, without the cost of arrays."""
+        """Returns the p-value of one score, without the cost of arrays."""
         below = self._below[self.scores.searchsorted(score, side="right")]
         return float((1.0 + below) / (1.0 + self.total))
 
@@ -122,25 +122,25 @@ class Calibration:
     ----------
     aspects, weights, step_weights
         The aspects of the reward, and how much each of them counts when they are combined
-        (:func:`astray.irl.posterior.combined`), for trips and for steps; 0: it is not asked about.
+        (:func:`astray.irl.posterior.combined`), for trips and for steps; an aspect of weight 0 is ignored.
     step
         r_bar and sigma_bar: centre and spread of the combined reward of single steps.
     trip
-        The same of the combined trip reward, or of the mean n of trips, once it is measured by length.
+        Centre and spread of the combined trip reward; or of the mean n of trips, after it is scaled by length.
     by_length
-        What the mean n and the worst window are in trips of a length; None where a trip reward decides.
+        The mean n and the worst window of normal trips by length; None if a trip reward decides.
     lowest
-        Centre and spread of the lower of N and the worst window, where windows decide, too.
+        Centre and spread of the lower of N and the worst window, if windows decide, too.
     normal
-        The scores of normal trips: what p-values are read from.
+        The scores of normal trips, from which p-values are read.
     window_length
         Seconds (or steps) of a window.
     scale
         "trip" (default): N is standardised over trips; "step": N is the plain mean of n, as printed in the paper.
     trip_noise
-        Standard deviation, in units of N, that a short history adds to the heads' own.
+        Standard deviation, in units of N, that a short history adds to that of the heads.
     least_segment
-        Seconds (or steps) of a segment; what is shorter is noise.
+        Seconds (or steps) of a segment; a shorter one is noise.
     """
 
     aspects: tuple[str, ...]
@@ -163,25 +163,25 @@ def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
 
 
 class StepScores(NamedTuple):
-    """Scores of steps, one entry a row."""
+    """Scores of steps, one entry for each row."""
 
     normality: Floats  # n(s, a)
     uncertainty: Floats  # standard deviation over the heads, in the same unit
-    aspect: NDArray[np.int64]  # which aspect is lowest
+    aspect: NDArray[np.int64]  # the lowest aspect
 
 
 class TripScores(NamedTuple):
-    """Scores of trips, one entry a trip."""
+    """Scores of trips, one entry for each trip."""
 
     normality: Floats  # N(tau)
     uncertainty: Floats  # its standard deviation over the heads
-    score: Floats  # what decides: N(tau) or, where there is no trip reward, its worst window if that is lower
+    score: Floats  # decides: N(tau) or, without a trip reward, the worst window if that is lower
     p_value: Floats  # the share of normal trips that score as low; small = anomalous
-    aspect: NDArray[np.int64]  # which aspect is lowest; -1 where there is none
+    aspect: NDArray[np.int64]  # the lowest aspect; -1 if the trip has no score
 
 
 def lowest_aspect(means: Array, weights: Sequence[float]) -> NDArray[np.int64]:
-    """Returns the aspect that speaks most against each row, by the share that it has in all.
+    """Returns the aspect that lowers each row's combined reward most.
 
     ``means`` are the rewards (rows, aspects), averaged over the heads.
     """
@@ -215,10 +215,10 @@ def _standardised(rewards: Array, weights: Sequence[float], scale: Location) -> 
 def normality_of(
     rewards: Array, weights: Sequence[tuple[float, ...]], scales: Sequence[Location]
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """What the two above give of rows of rewards (rows, aspects, heads), each by its own weights and scale.
+    """Returns normality, standard deviation over the heads and lowest aspect of rows that have scales of their own.
 
-    Equal to rounding: the normality, its standard deviation over the heads, and the aspect that is lowest. What is said
-    of a row does not depend on the others.
+    ``rewards`` are (rows, aspects, heads). The results equal those of :func:`step_normality` and :func:`trip_normality`
+    to rounding; that of a row does not depend on the other rows.
 
     >>> rewards = np.array([[[3.0, 5.0], [-4.0, -6.0]]])
     >>> [values.round(2).tolist() for values in normality_of(rewards, [(0.5, 0.5)], [Location(0.0, 2.0)])]
@@ -241,7 +241,7 @@ def normality_of(
 
 @lru_cache(1024)
 def _shares(weights: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """The weights of aspects as shares of their sum, and their logarithms."""
+    """Returns the weights of aspects as shares of their sum, and their logarithms."""
     given = np.array(weights)
     with np.errstate(divide="ignore"):
         return given / given.sum(), np.log(given)
@@ -250,7 +250,7 @@ def _shares(weights: tuple[float, ...]) -> tuple[Floats, Floats]:
 def mean_normality(
     rewards: Array, trip: Array, time: Array, weight: Array, calibration: Calibration, n_trips: int
 ) -> TripScores:
-    """Score trips from the rewards (rows, aspects, heads) of their steps, where there is no trip reward."""
+    """Scores trips by the rewards (rows, aspects, heads) of their steps; for models without a trip reward."""
     weights = calibration.step_weights
     heads = calibration.step.standardise(combined(rewards, weights))
     n = calibration.step.standardise(over_heads(rewards, weights))
@@ -284,11 +284,10 @@ def calibrate(
     least_segment: float = ScaleConfig.least_segment,
     config: ScaleConfig | None = None,
 ) -> Calibration:
-    """Set r_bar, sigma_bar and the scales of trips and windows, from the step rewards of demonstrations.
+    """Sets r_bar, sigma_bar and the scales of trips and windows from the step rewards of demonstrations.
 
-    ``rewards`` are (rows, aspects, heads). ``held_out`` says of each row whether nothing at all was learned from its
-    trip: from such trips alone p-values are read, by default from every one; and if there are enough of them, they set
-    the scales.
+    ``rewards`` are (rows, aspects, heads). ``held_out`` marks the rows of trips from which nothing was learned; by
+    default all of them. P-values are read from these trips alone; if there are enough, they also set the scales.
     """
     config = config or ScaleConfig()
     if scale not in ("trip", "step"):
@@ -319,14 +318,16 @@ def calibrate(
         means = mean_normality(rewards, of, time, weight, blank, runs.n_trips).normality
         blank = replace(blank, trip=locate(means[setting], robust))
     score = mean_normality(rewards, of, time, weight, blank, runs.n_trips).score
-    if blank.by_length is not None:  # the lower of two is lower than each: eps is to mean the same of it
+    if blank.by_length is not None:  # the lower of two scores is lower than each, so it needs a scale of its own
         lowest = locate(score[setting], robust)
         blank, score = replace(blank, lowest=lowest), lowest.standardise(score)
     return replace(blank, normal=Sample.of(score[promised]))
 
 
 def out_of_bag(rewards: Array, held_out: Array) -> Array:
-    """The mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip: at least one each.
+    """Returns the mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip.
+
+    Every row needs at least one such head.
 
     >>> out_of_bag(np.array([[[1.0, 2.0, 6.0]]]), np.array([[False, True, True]])).tolist()
     [[[4.0]]]

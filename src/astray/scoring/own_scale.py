@@ -1,8 +1,8 @@
-"""An agent's own scale: what its past trips score, and, as long as they are few, what those of agents like it do.
+"""An agent's own scale: the scores of its past trips and, while these are few, the scores of similar agents' trips.
 
-The shared reward has not learned from the agent, so every past trip, held out of the memory, is an honest example of
-what a normal one scores. A few trips say little: centre and spread are shrunk towards everybody's (empirical Bayes,
-Efron and Morris 1975), and everybody's trips stand beside the agent's own where p-values are read.
+The shared reward has not learned from the agent, so each past trip, held out of the memory, is an honest example of the
+score of a normal trip. A few trips show little: centre and spread are shrunk towards those of everybody (empirical
+Bayes, Efron and Morris 1975), and p-values are read from everybody's trips as well as the agent's own.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
 
-NIGHT = 4 * 3600.0  # seconds after midnight when a day begins: who comes home late comes home the same day
+NIGHT = 4 * 3600.0  # seconds after midnight when a day begins: an agent that comes home late comes home the same day
 
 
 @dataclass(frozen=True, eq=False)
 class OwnScores:
-    """What an agent's past trips score by the trip reward, each held out of the memory.
+    """The rewards of an agent's past trips, each held out of the memory.
 
     Attributes
     ----------
     trips
-        Their rewards, whole and half-way: (trips, 2, aspects); not a number where they are not known.
+        The trip rewards, whole and half-way: (trips, 2, aspects); NaN for a trip that has not been scored.
     step
-        Centre and spread of the step rewards; None if no trip is known.
+        Centre and spread of the step rewards; None if no trip has been scored.
     """
 
     trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2, 0), np.float32))
@@ -48,33 +48,33 @@ class OwnScores:
 
     @classmethod
     def unknown(cls, n: int, aspects: int) -> OwnScores:
-        """Of trips that have not been scored."""
+        """Returns the scores of ``n`` trips that have not been scored."""
         return cls(np.full((n, 2, aspects), np.nan, np.float32))
 
     def follow(self, before: Memory, after: Memory) -> OwnScores:
-        """The scores of the trips of a memory that has changed; what is new has none yet."""
-        # The last row is that of trips which were not remembered before.
+        """Returns the scores of the trips of a changed memory; new trips have none yet."""
+        # Trips that were not remembered before have number -1, so they take the last row.
         known = np.concatenate([self.trips, np.full((1, *self.trips.shape[1:]), np.nan, np.float32)])
         return replace(self, trips=known[before.number_of(after.trip_ids)])
 
     def of_aspects(self, aspects: int) -> NDArray[np.float32]:
-        """The rewards of the trips by so many aspects, which is not known before the first trip was scored."""
+        """Returns the trip rewards by ``aspects``, whose number an empty set of scores does not know."""
         return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
 
     def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:
-        """The rewards (trips, aspects) of the trips that have been scored."""
+        """Returns the rewards (trips, aspects) of the trips that have been scored."""
         rewards = self.of_aspects(aspects)[:, int(unfinished)]
         return rewards[~np.isnan(rewards).any(axis=1)].astype(np.float64)
 
     def with_scores(self, fresh: OwnScores, number: Array) -> OwnScores:
-        """The same after some trips have been scored, which are remembered under these numbers; -1: not remembered."""
+        """Returns the scores with those of further trips; ``number`` is their position in the memory, -1: not in it."""
         trips = self.of_aspects(fresh.trips.shape[2]).copy()
         trips[number[number >= 0]] = fresh.trips[number >= 0]
         return OwnScores(trips, fresh.step or self.step)
 
 
 def fits(reward: Reward, featurizer: Featurizer) -> bool:
-    """Whether a reward is of what a featurizer gives."""
+    """Returns True if the reward takes the statistics and features of this featurizer."""
     trip = reward.trip
     return trip is not None and (len(trip.mean), len(reward.step.mean)) == (
         len(featurizer.statistics),
@@ -90,12 +90,12 @@ def own_scores(
     weights: Sequence[float],
     config: ScaleConfig,
 ) -> OwnScores:
-    """The scores of trips, each held out of the memory, which numbers them so; None: it has none of them.
+    """Scores trips, each held out of the memory; ``number`` is their position in the memory, None if it has none.
 
-    For the place of a whole trip the other trips of the same day are held out, too: who goes somewhere new comes back
-    the same day, and each of the two trips would make the other look familiar. A trip of a day to come has nothing of
-    the kind behind it. Unfinished trips are not held out by day: their scale widened so far that alerts of somebody
-    else's trips under way fell from 19 to none of 37.
+    For the place of a whole trip the other trips of the same day are held out, too: an agent that goes somewhere new
+    comes back the same day, and each of the two trips would make the other look familiar. A new trip has no such help.
+    Unfinished trips are not held out by day: that widened their scale so much that of 37 open trips of somebody else
+    none raised an alert, where 19 did before.
     """
     assert reward.trip is not None
     seen_trips = see(rows, featurizer, reward, config, number)
@@ -107,23 +107,15 @@ def own_scores(
 
 
 class SeenTrips(NamedTuple):
-    """Trips as an agent's memory sees them.
-
-    Attributes
-    ----------
-    rows, familiar
-        Their rows, and how familiar these are.
-    rewards
-        The rewards of the trips, whole and half-way: (2, trips, aspects, heads).
-    """
+    """Trips as an agent's memory sees them."""
 
     rows: TripRows
-    familiar: NDArray[np.float32]
-    rewards: NDArray[np.float64]
+    familiar: NDArray[np.float32]  # of the rows
+    rewards: NDArray[np.float64]  # of the trips, whole and half-way: (2, trips, aspects, heads)
 
     @property
     def over_heads(self) -> NDArray[np.float32]:
-        """The mean rewards over the heads, as :class:`OwnScores` holds them: (trips, 2, aspects)."""
+        """The mean rewards over the heads, in the form of :class:`OwnScores`: (trips, 2, aspects)."""
         return np.asarray(self.rewards.mean(axis=3).swapaxes(0, 1), np.float32)
 
 
@@ -135,9 +127,9 @@ def see(
     number: Array | None = None,
     familiar: NDArray[np.float32] | None = None,
 ) -> SeenTrips:
-    """Trips, each held out of the memory, which numbers them so; None: it has none of them.
+    """Computes the rewards of trips, each held out of the memory; ``number`` as for :func:`own_scores`.
 
-    ``familiar`` says how familiar the rows are, if that is known already.
+    ``familiar`` is the familiarity of the rows, if the caller has it already.
     """
     assert reward.trip is not None
     familiar = featurizer.familiarity(rows, number) if familiar is None else familiar
@@ -148,14 +140,14 @@ def see(
 
 
 def step_location(seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float]) -> Location | None:
-    """Centre and spread of the rewards of steps; None if there are none."""
+    """Returns centre and spread of the rewards of steps; None if there are no steps."""
     features = featurizer.features(seen.rows.steps, seen.familiar)
     steps = over_heads(reward.step(features), step_weights(reward, weights))
     return locate(steps) if len(steps) else None
 
 
 def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
-    """The number of the agent among those of the popularity, for each of its trips; None if it is not among them."""
+    """Returns the agent's number in the popularity for each of its trips; None if the popularity does not know it."""
     maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
     return np.repeat(maker, n) if maker[0] >= 0 else None
 
@@ -163,7 +155,7 @@ def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
 def _without_their_days(
     featurizer: Featurizer, number: Array, frame: Frame, config: ScaleConfig
 ) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
-    """Some remembered trips after the others, each time with a featurizer that remembers nothing of their days."""
+    """Yields the remembered trips in parts, each part with a featurizer that remembers nothing of its days."""
     memory, known = featurizer.memory, np.flatnonzero(number >= 0)
     part = ((memory.times + frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
     for fold in np.unique(part[number[known]]).tolist():
@@ -172,53 +164,34 @@ def _without_their_days(
 
 
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
-    """How much the aspects of the step reward count: those of the trip reward of the same names."""
+    """Returns the weight of each aspect of the step reward: that of the trip reward's aspect of the same name."""
     of_trip = dict(zip(reward.aspects, weights, strict=True))
     return tuple(of_trip.get(aspect, 1.0) for aspect in reward.step.aspects)
 
 
 @dataclass(frozen=True, eq=False)
 class OwnScale:
-    """What an agent's trips are measured on.
-
-    Attributes
-    ----------
-    reward
-        The shared reward.
-    asked
-        How much each of its aspects is asked about.
-    own
-        What the agent's past trips score.
-    history
-        How many trips stand behind that.
-    config
-        How scores are scaled.
-    """
+    """The scale of an agent's trips, whole and unfinished."""
 
     reward: Reward
-    asked: Sequence[float]
+    asked: Sequence[float]  # the weights of the reward's aspects that the user asked for
     own: OwnScores
-    history: float
+    history: float  # the number of past trips behind the scores
     config: ScaleConfig
+    _made: dict[bool, Calibration] = field(default_factory=dict, repr=False)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
-        """How much the aspects count for the agent."""
+        """The weights of the aspects for this agent."""
         return own_weights(self.reward, self.asked, self.own, self.history, self.config)
 
     def calibration(self, unfinished: bool = False) -> Calibration:
-        """What trips are measured on that are whole, or unfinished."""
-        return self._unfinished if unfinished else self._whole
+        """Returns the scale of whole trips, or of unfinished ones."""
+        if unfinished not in self._made:
+            self._made[unfinished] = self._calibrated(unfinished)
+        return self._made[unfinished]
 
-    @cached_property
-    def _whole(self) -> Calibration:
-        return self._calibrated(unfinished=False)
-
-    @cached_property
-    def _unfinished(self) -> Calibration:
-        return self._calibrated(unfinished=True)
-
-    def _calibrated(self, *, unfinished: bool) -> Calibration:
+    def _calibrated(self, unfinished: bool) -> Calibration:
         reward, own, history, weights = self.reward, self.own, self.history, self.weights
         assert reward.reference is not None
         everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
@@ -233,7 +206,7 @@ class OwnScale:
             self._step(len(mine), step_shares),
             trip,
             normal=Sample.of(
-                # Everybody's in everybody's units: a regular agent's tail is as long in its own units as others' are.
+                # Everybody's scores in everybody's units: in its own units an agent's tail is as long as others'.
                 np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
                 np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
             ),
@@ -243,7 +216,7 @@ class OwnScale:
         )
 
     def _step(self, trips: int, shares: tuple[float, ...]) -> Location:
-        """Centre and spread of the rewards of steps."""
+        """Returns centre and spread of the rewards of the agent's steps, shrunk towards everybody's."""
         usual = _usual_step(self.reward, int(band_of(self.history)), shares)
         own = self.own.step
         if own is None:
@@ -255,12 +228,12 @@ class OwnScale:
 
 
 own_scale = lru_cache(32)(OwnScale)
-"""An :class:`OwnScale`; those of the last few agents are kept, for the next trip is mostly measured on the same one."""
+"""Makes an :class:`OwnScale`; keeps those of the last agents, because the next trip is mostly of one of them."""
 
 
 @lru_cache(16)
 def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Location:
-    """Centre and spread of the rewards of everybody's steps, in a band of history."""
+    """Returns centre and spread of the rewards of everybody's steps, in a band of history."""
     assert reward.reference is not None
     return locate(combined(reward.reference.steps[band][:, :, None], shares)[:, 0])
 
@@ -268,13 +241,13 @@ def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Locatio
 def own_weights(
     reward: Reward, weights: Sequence[float], own: OwnScores, history: float, config: ScaleConfig
 ) -> tuple[float, ...]:
-    """How much the aspects count for an agent: one that finds its own past trips odd counts less.
+    """Returns the weights of the aspects for an agent; an aspect that finds the agent's own past trips odd counts less.
 
-    A reward of 0 says that a trip may as well be of the background. Where more than ``config.odd`` of the agent's own
-    trips, held out of the memory, lie below it, the aspect is lifted until they do not, which is to say that its weight
-    falls. Place keeps its weight: that an agent goes to new places shows on its own scale. How an agent goes is known
+    A reward of 0 means that a trip may as well be of the background. If more than a share ``config.odd`` of the agent's
+    own trips, held out of the memory, lie below 0, the aspect is raised until they do not: its weight falls. Place
+    keeps its weight, because the agent's own scale shows how often it goes to new places. How an agent travels is known
     only after some trips, so with few of them the other aspects count less. A reward that has learned from a pool's own
-    trips knows which of them are odd: its weights stay as they are.
+    trips knows which of them are odd, so its weights stay.
     """
     assert reward.reference is not None
     if reward.of_a_pool:
@@ -299,9 +272,9 @@ def scored_past(
     config: ScaleConfig,
     suspect: bool,
 ) -> tuple[Featurizer, OwnScores, tuple[TripId, ...]]:
-    """What an agent's remembered trips score; without the suspected ones, if any are to be suspected.
+    """Scores an agent's remembered trips; if ``suspect``, forgets those that somebody else probably made.
 
-    Gives the featurizer without them, the scores of what the featurizer remembers, and their names.
+    Returns the featurizer without the suspected trips, the scores of the others, and the suspected trips.
     """
     ids, rows = past.trips.ids, featurizer.rows(past)
     found = suspected(ids, rows, featurizer, reward, config) if suspect else ()
@@ -314,12 +287,12 @@ def scored_past(
 def suspected(
     ids: Sequence[TripId], rows: TripRows, featurizer: Featurizer, reward: Reward, config: ScaleConfig
 ) -> tuple[TripId, ...]:
-    """The remembered trips that are somebody else's, as far as that can be told without taking the agent's own.
+    """Returns the remembered trips that somebody else probably made.
 
-    Trips of one stranger speak for each other. So all trips are looked at without those that are rather somebody
-    else's than not, until these stay the same.
+    Several trips of one stranger make each other look familiar. So each round looks at all trips without those that
+    are more probably somebody else's, until these stay the same.
     """
-    # Who knows nobody else cannot tell somebody else's trip from an odd one of the agent's own.
+    # Without other agents, a trip of somebody else cannot be distinguished from an odd one of the agent's own.
     comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= config.least_to_suspect
     if reward.trip is None or reward.reference is None or not comparable:
         return ()
@@ -337,7 +310,7 @@ def suspected(
 
 
 def most_suspect(probability: Array, mistaken: float) -> NDArray[np.int64]:
-    """The trips to suspect: the most probable ones, with at most ``mistaken`` of the agent's own expected among them.
+    """Selects the most probable trips, with at most ``mistaken`` of the agent's own trips expected among them.
 
     >>> most_suspect(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
     [1, 2]
@@ -350,12 +323,12 @@ def most_suspect(probability: Array, mistaken: float) -> NDArray[np.int64]:
 def somebody_elses(
     log_ratio: Array, usual: Location, prior_trips: float = ScaleConfig.prior_trips, iterations: int = 50
 ) -> NDArray[np.float64]:
-    """How probable it is of each trip that somebody else made it, if an unknown share of them was made by others.
+    """Returns the probability of each trip that somebody else made it; others made an unknown share of the trips.
 
-    ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other), for an agent like
-    those whose normal trips lie as ``usual`` says. This agent may be more regular than they, or less: how its own trips
-    lie, ``prior_trips`` usual ones among them, is fitted together with the share, by expectation maximisation, both
-    with long tails (Student's t).
+    ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other), for an agent whose
+    normal trips have the location ``usual``. This agent may be more or less regular than that. So expectation
+    maximisation fits the location of its own trips, ``prior_trips`` usual ones among them, together with the share.
+    Both distributions have long tails (Student's t).
 
     >>> regular = np.array([5.0, 5.2, 4.8] * 10 + [-5.0])
     >>> somebody_elses(regular, Location(4.0, 2.0)).round(1).tolist()[-2:]
@@ -368,18 +341,18 @@ def somebody_elses(
     values = np.clip(log_ratio[known], -30.0, 30.0)
     share, probability = 0.02, np.zeros(len(values))
     for _ in range(iterations if len(values) else 0):
-        own = _weighed(values, 1.0 - probability, usual, prior_trips)
+        own = _weighted(values, 1.0 - probability, usual, prior_trips)
         odds = share / (1.0 - share) * np.exp(_log_t(values, usual) - values - _log_t(values, own))
         probability = odds / (1.0 + odds)
         share = float(np.clip(probability.mean(), 1e-6, 0.5))
-    # A lower ratio never speaks less for somebody else, whatever the tails.
+    # Whatever the tails, a lower ratio must not make somebody else less probable.
     order = np.argsort(-values, kind="stable")
     found[np.flatnonzero(known)[order]] = np.maximum.accumulate(probability[order])
     return found
 
 
-def _weighed(values: Array, weights: Array, usual: Location, prior_trips: float) -> Location:
-    """Centre and spread of weighed values, shrunk towards the usual ones."""
+def _weighted(values: Array, weights: Array, usual: Location, prior_trips: float) -> Location:
+    """Returns centre and spread of weighted values, shrunk towards the usual ones."""
     total = weights.sum() + prior_trips
     centre = (weights @ values + prior_trips * usual.centre) / total
     square = weights @ np.square(values - centre) + prior_trips * usual.spread**2
@@ -387,6 +360,6 @@ def _weighed(values: Array, weights: Array, usual: Location, prior_trips: float)
 
 
 def _log_t(values: Array, where: Location) -> NDArray[np.float64]:
-    """The log density, up to a constant, of Student's t with three degrees of freedom."""
+    """Returns the log density, up to a constant, of Student's t with three degrees of freedom."""
     apart = (values - where.centre) / where.spread
     return np.asarray(-2.0 * np.log1p(np.square(apart) / 3.0) - np.log(where.spread))

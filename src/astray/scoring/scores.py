@@ -1,4 +1,4 @@
-"""Scoring: from what is seen of a chunk of trips to scores, segments and tables. Pure functions."""
+"""Scoring: from the features of a chunk of trips to scores, segments and tables. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ CHUNK_FIXES = 50_000
 
 
 class Chunk(NamedTuple):
-    """A chunk of trips as a detector sees them; one row a usable fix, or one about every interval."""
+    """A chunk of trips as a detector sees them: one row for each usable fix, or one about every interval."""
 
     features: NDArray[np.float32]
     trip: NDArray[np.int64]
     time: Floats
     weight: Floats
-    row: NDArray[np.int64]  # which fix of the chunk
-    fault: NDArray[np.int8]  # one a fix of the chunk
-    history: Floats  # one a trip: how many past trips stand behind its score
-    scale: NDArray[np.int64]  # one a trip: which of the detector's calibrations it is measured on
+    row: NDArray[np.int64]  # the position of the fix in the chunk
+    fault: NDArray[np.int8]  # of each fix of the chunk
+    history: Floats  # of each trip: the number of past trips behind its score
+    scale: NDArray[np.int64]  # of each trip: which of the detector's calibrations measures it
     steps: Steps | None = None
     statistics: NDArray[np.float32] | None = None  # (trips, statistics)
 
     @classmethod
     def of_fixes(cls, featurized: Featurized, history: Floats, scale: NDArray[np.int64]) -> Chunk:
-        """GPS trips, as a featurizer gives them."""
+        """Makes a chunk of GPS trips from their features."""
         s = featurized.steps
         features, _, row, weight, fault, statistics = featurized
         return cls(features, s.trip, s.time, weight, row, fault, history, scale, s, statistics)
 
     @classmethod
     def of_steps(cls, trips: Trajectories, features: NDArray[np.float32], history: Floats) -> Chunk:
-        """Trajectories of states and actions: every row is usable and weighs the same; steps stand for seconds."""
+        """Makes a chunk of states and actions: every row is usable and weighs the same; steps replace seconds."""
         n, rows, trip = len(trips), np.arange(trips.n_rows), trips.trajectory_of_row
         step = (rows - trips.offsets[:-1][trip]).astype(np.float64)
         no_fault, one_scale = np.zeros(len(rows), np.int8), np.zeros(n, np.int64)
@@ -59,27 +59,27 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AgentModel:
-    """How one agent's GPS trips are seen and measured, and how many past trips stand behind it: for scoring live."""
+    """What live scoring needs of one agent: how its GPS trips are seen and measured."""
 
     featurizer: Featurizer
-    history: float
-    measured: Callable[[bool], Calibration]  # what whole trips are measured on, or those that are unfinished
+    history: float  # the number of past trips
+    measured: Callable[[bool], Calibration]  # takes whether the trips are unfinished
     scaling: ScaleConfig = ScaleConfig()
 
     @cached_property
     def calibration(self) -> Calibration:
-        """What whole trips are measured on."""
+        """The scale of whole trips."""
         return self.measured(False)
 
     @cached_property
     def unfinished(self) -> Calibration:
-        """The same for trips that go on."""
+        """The scale of open trips."""
         return self.measured(True)
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of a chunk of trips: of each row, and of each trip."""
+    """The scores of the rows and trips of a chunk."""
 
     trips: Trajectories
     chunk: Chunk
@@ -88,7 +88,7 @@ class Scores:
 
     @property
     def aspects(self) -> tuple[str, ...]:
-        """What the trip reward is asked about."""
+        """The aspects of the reward."""
         return self.reward.aspects
 
     @cached_property
@@ -98,7 +98,7 @@ class Scores:
 
     @cached_property
     def of_steps(self) -> StepScores:
-        """The scores of each row, computed when they are first needed: the scores of trips do without."""
+        """The scores of each row; computed when first needed, because the scores of trips do not need them."""
         n = len(self.chunk.trip)
         found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
         of_row = self.chunk.scale[self.chunk.trip]
@@ -143,14 +143,14 @@ class Scores:
         return found
 
     def levels(self, false_alarm_rate: float) -> Floats:
-        """The thresholds at which about such a share of normal trips scores low, one a trip."""
+        """Returns for each trip the threshold below which this share of normal trips scores."""
         used = {k: level(false_alarm_rate, self.calibrations[k].normal) for k in np.unique(self.chunk.scale)}
         return np.array([used[k] for k in self.chunk.scale], np.float64)
 
     def segments(self, enter: Floats) -> tuple[Segment, ...]:
-        """Where the trips are not normal: what opens at ``enter``, a level for each trip, closes half-way back.
+        """Finds the segments of trips that are not normal; they open at ``enter``, one level for each trip.
 
-        A trip may score low without a single row that does: then its worst row opens a segment.
+        A trip may score low although none of its rows does: then its worst row opens a segment.
         """
         chunk, normality = self.chunk, self.normality
         opens = enter[chunk.trip]
@@ -169,7 +169,7 @@ class Scores:
 
 
 def chunks(lengths: Array, most: int) -> Iterator[slice]:
-    """Runs of neighbouring trips of at most ``most`` fixes together, or of one trip that is longer.
+    """Yields runs of neighbouring trips with at most ``most`` fixes together, or one longer trip alone.
 
     >>> list(chunks(np.array([3, 3, 9, 1]), most=6))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
@@ -185,8 +185,10 @@ def chunks(lengths: Array, most: int) -> Iterator[slice]:
 
 
 # -------------------------------------------------------------------- tables
+
+
 def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
-    """Of each trip the segment that it lost most normality in: the mean times the duration."""
+    """Returns for each trip the segment with the greatest loss: mean normality times duration."""
     worst: list[Segment | None] = [None] * len(scores.trips)
     lowest = [0.0] * len(scores.trips)
     for segment in scores.segments(enter):
@@ -211,7 +213,7 @@ class Columns(Protocol):
 
 
 def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
-    """Returns a table with one row a trip, without the decision."""
+    """Returns a table with one row for each trip, without the decision."""
     worst = worst_segments(scores, enter)
     time = scores.chunk.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
@@ -233,18 +235,18 @@ def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
 
 
 def _texts(values: NDArray[np.str_]) -> pl.Series:
-    """Text as polars has it: of a list three times as fast as of an array."""
+    """Returns text as a polars column; from a list that takes a third of the time that it takes from an array."""
     return pl.Series(values.tolist(), dtype=pl.String)
 
 
 def _named(aspects: tuple[str, ...], which: NDArray[np.int64]) -> pl.Series:
-    """The names of aspects; null where there is none (-1)."""
+    """Returns the names of aspects; null for -1."""
     names = pl.Series([*aspects, None], dtype=pl.String)
     return names.gather(np.where(which < 0, len(aspects), which))
 
 
 def fix_table(scores: Scores, columns: Columns) -> pl.DataFrame:
-    """Returns a table with one row a fix; a faulty fix has no scores."""
+    """Returns a table with one row for each fix; a faulty fix has no scores."""
     trips, chunk = scores.trips, scores.chunk
     fix = trips.trajectory_of_row
     normality, uncertainty, aspect = scores.of_steps

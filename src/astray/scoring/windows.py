@@ -1,6 +1,6 @@
 """From rows to trips: means over a trip, and the worst window within it. Pure numpy.
 
-A trip consists of paths; a path ends at a gap, and its first row has no weight, because nothing has been done yet.
+A trip consists of paths. A path ends at a gap, and its first row has no weight, because the agent has not moved yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 class Runs(NamedTuple):
-    """Rows of trips in runs of one trip each; a trip of several paths may have several runs."""
+    """Runs of rows of the same trip; a trip of several paths may have several runs."""
 
     trip: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -27,7 +27,7 @@ class Runs(NamedTuple):
 
     @classmethod
     def of(cls, trip: Array, n_trips: int | None = None) -> Runs:
-        """The runs of rows, each of which names its trip."""
+        """Finds the runs, given the trip of each row."""
         starts = np.flatnonzero(changes(trip))
         size = (int(trip.max()) + 1 if len(trip) else 0) if n_trips is None else n_trips
         return cls(trip[starts], np.diff(starts, append=len(trip)), size)
@@ -38,7 +38,7 @@ class Runs(NamedTuple):
         return self._add_runs(of_runs)
 
     def shares(self, weight: Array) -> Floats:
-        """What each row contributes to its trip's mean; where a trip has no weight at all, all rows the same."""
+        """Returns the share of each row in its trip's mean; equal shares for a trip without any weight."""
         total, counts = self.sums(weight), np.bincount(self.trip, self.lengths, self.n_trips)
         with np.errstate(divide="ignore"):
             share = weight * np.repeat(np.where(total > 0, 1.0 / total, 0.0)[self.trip], self.lengths)
@@ -64,11 +64,11 @@ class Runs(NamedTuple):
 
 
 def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float) -> Floats:
-    """The lowest weighted mean of n over any window that ends at a row and reaches back so far; one a trip.
+    """Returns, for each trip, the lowest weighted mean of n over any window of ``length`` that ends at a row.
 
-    A window that would begin before its path is cut there, but counts only from half its length on: one odd fix is no
-    window. A path begins with the trip and with every row of no weight (after a gap). A trip whose paths are all
-    shorter than that has its plain mean, of ``means``.
+    A window that would begin before its path is cut there, and counts only if half of it remains: one odd fix is no
+    window. A path begins with the trip and with every row without weight (after a gap). A trip whose paths are all
+    shorter than half a window has its plain mean, from ``means``.
     """
     worst = means.copy()
     if not len(time):
@@ -84,7 +84,7 @@ def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Ar
 
 
 def _windows(trip: Array, time: Array, weight: Array, seconds: float) -> tuple[NDArray[np.int64], Floats]:
-    """For each row: where the window that ends there starts, and its weight; 0 if it does not count."""
+    """Returns, for each row, where the window that ends there starts, and its weight; 0 if it does not count."""
     new_path = weight == 0
     new_path[0] = True
     new_path[1:] |= trip[1:] != trip[:-1]
