@@ -31,8 +31,7 @@ from astray.readers.frames import as_table
 from astray.readers.parquet import ARROW, PARQUET
 from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors, share_of
 from astray.readers.reader import InputFile, Reader, Request
-from astray.readers.table_blocks import Block, FrameTable, Table
-from astray.readers.table_files import open_table
+from astray.readers.table_blocks import ROWS, Block, Table, frame_table
 from astray.readers.trip_building import FixCollector, build_trips
 
 ROWS_PER_AGENT = 5
@@ -116,7 +115,9 @@ def read_frame(
     frame = as_table(table)
     with Intake(skip_bad, report) as intake:
         request = Request(options or TableOptions(), intake, None, trips)
-        found = _collector(request.options, *(fixes for fixes, _ in _good_fixes(FRAME, "", FrameTable(frame), request)))
+        found = _collector(request.options)
+        for fixes, _ in _good_fixes(FRAME, "", frame_table(frame), request):
+            found.add(fixes)
         return _trips(FRAME, found, request)
 
 
@@ -197,10 +198,6 @@ class _Source:
 
     def checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Returns the good fixes of a block (agent, trajectory, time, lat, lon) and their row numbers."""
-        with raising_data_errors(self.file, "a column could not be converted", "store numbers, text or date-times"):
-            return self._checked(block, intake)
-
-    def _checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         block = self._without_marked(block, intake)
         frame, file, roles = block.frame, self.file, self.roles.positions
         lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
@@ -248,10 +245,7 @@ class _Source:
 def _fixes(file: InputFile, request: Request) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """Yields the good fixes of one table, block by block, with their row numbers."""
     options = request.options
-    how = {"delimiter": options.delimiter, "encoding": options.encoding, "names": options.names}
-    table = file.table
-    if table is None or any(given is not None for given in how.values()):
-        table = open_table(file.path, **how)
+    table = file.open(options.delimiter, options.encoding, options.names)
     if table.lines_above:
         lines = number_of(table.lines_above, "line")
         request.intake.report.note(f"{file.path}: passed over {lines} above the column names")
@@ -283,10 +277,11 @@ def _good_fixes(
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
     values: dict[str, set[object]] = {name: set() for name in suspects}
     n = 0
-    for block in table.blocks(wanted, intake, progress=request.progress):
+    for block in table.blocks(wanted, intake, request.progress, ROWS):
         n += block.frame.height
         _refuse_several_agents(file, block.frame, values, n)
-        fixes, rows = source.checked(block, intake)
+        with raising_data_errors(file, "a column could not be converted", "store numbers, text or date-times"):
+            fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
     intake.record_times(file, clock)
@@ -339,16 +334,14 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
-    grouped = _grouped(_collector(request.options, fixes), request.options)
-    return build_trips(grouped, request.trips, request.intake)
+    found = _collector(request.options)
+    found.add(fixes)
+    return build_trips(_grouped(found, request.options), request.trips, request.intake)
 
 
-def _collector(options: TableOptions, *fixes: pl.DataFrame) -> FixCollector:
-    """Returns a collector that keeps the context that is asked for, and holds these fixes."""
-    found = FixCollector([key for key in options.kept if key.startswith("context ")])
-    for some in fixes:
-        found.add(some)
-    return found
+def _collector(options: TableOptions) -> FixCollector:
+    """Returns an empty collector that keeps the context that is asked for."""
+    return FixCollector([key for key in options.kept if key.startswith("context ")])
 
 
 def _report_varied_context(place: str, fixes: FixCollector, options: TableOptions, intake: Intake) -> None:

@@ -63,7 +63,6 @@ def ends_lines_with_returns(text: bytes) -> bool:
 def blocks_of_lines(
     path: Path,
     intake: Intake,
-    *,
     encoding: str | None = None,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
