@@ -1,4 +1,4 @@
-"""Optional packages: which extra of astray brings them, and the error that names it where one is missing."""
+"""Imports optional packages, or raises an error that names the extra of astray that installs them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def require_extra(extra: str, purpose: str, *packages: str, otherwise: Remedy = 
     Parameters
     ----------
     extra
-        The extra that brings the packages, such as ``learn``.
+        The extra that installs the packages, such as ``learn``.
     purpose
         What needs them, as the subject of the error's sentence.
     packages
         The packages to import.
     otherwise
-        A second remedy, where the purpose can be reached without the packages.
+        A second remedy, if there is a way without the packages.
 
     Examples
     --------

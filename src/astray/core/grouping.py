@@ -243,19 +243,12 @@ def as_polars(frame: Any) -> pl.DataFrame:
     """Returns a polars data frame, given any data frame with the Arrow stream protocol, or a mapping of arrays."""
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
-    if isinstance(frame, pl.DataFrame):
-        return frame
-    if hasattr(frame, "__arrow_c_stream__") or isinstance(frame, Mapping):
-        return _converted(frame)
-    raise DataError(f"not a data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
-
-
-def _converted(frame: Any) -> pl.DataFrame:
-    """Converts a table of another library, or a mapping; raises a DataError if that fails."""
+    if not (isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__")):
+        raise DataError(f"not a data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
     try:
-        return pl.DataFrame(frame)
-    except ImportError:
-        raise  # pyarrow is missing, through which pandas passes its tables
+        return pl.DataFrame(
+            frame
+        )  # an ImportError means that pyarrow is missing, through which pandas passes its tables
     except (ValueError, TypeError, NotImplementedError, OverflowError, pl.exceptions.PolarsError) as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         remedy = "give each column a different name and values of one kind: numbers, text or date-times"

@@ -248,7 +248,7 @@ class Trajectories:
     @property
     def is_gps(self) -> bool:
         """Returns True if these are GPS fixes (``time``, ``lat``, ``lon``)."""
-        return all(name in self.columns for name in FIX_COLUMNS)
+        return self.holds(*FIX_COLUMNS)
 
     def holds(self, *columns: str) -> bool:
         """Returns True if there are these columns."""
