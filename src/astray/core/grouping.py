@@ -246,9 +246,7 @@ def as_polars(frame: Any) -> pl.DataFrame:
     if not (isinstance(frame, Mapping) or hasattr(frame, "__arrow_c_stream__")):
         raise DataError(f"not a data frame, but {type(frame).__name__}", remedy="give one of polars, pandas or pyarrow")
     try:
-        return pl.DataFrame(
-            frame
-        )  # an ImportError means that pyarrow is missing, through which pandas passes its tables
+        return pl.DataFrame(frame)  # raises an ImportError if pandas needs pyarrow, which is missing
     except (ValueError, TypeError, NotImplementedError, OverflowError, pl.exceptions.PolarsError) as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         remedy = "give each column a different name and values of one kind: numbers, text or date-times"

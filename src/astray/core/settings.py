@@ -451,16 +451,10 @@ class Settings(
     ) -> Settings:
         """Collects the settings of a file, then of the environment, then of flags; each layer overrides the last.
 
-        Parameters
-        ----------
-        config
-            A TOML file with settings at its top level; by default the one that ``ASTRAY_CONFIG`` names, if any.
-        environ
-            The environment. Misspelt settings are refused; other names that begin with ``ASTRAY_`` are ignored.
-        flags
-            Setting to value; None means that the flag was not given.
+        The TOML file is ``config``, or else the one that ``ASTRAY_CONFIG`` names. Misspelt settings in the environment
+        are errors; other names that begin with ``ASTRAY_`` are ignored. A flag that is None was not given.
         """
-        environ = {} if environ is None else environ
+        environ = environ or {}
         named = environ.get(f"{PREFIX}CONFIG")
         file = config if config is not None else Path(named) if named else None
         of_file = {name: (value, f"{name} in {file}") for name, value in ({} if file is None else _read(file)).items()}
