@@ -180,7 +180,7 @@ def test_two_encodings_in_one_file_are_rejected(tmp_path: Path) -> None:
     lines = [f"user,t,lat,lon\nŁ,{T0},41.1,-8.6\n".encode()]
     lines += [f"a,{T0 + i},41.1,-8.6\n".encode() for i in range(9)] + [f"é,{T0},41.1,-8.6\n".encode("latin-1")]
     file = write(tmp_path, b"".join(lines))
-    with pytest.raises(DataError, match=r"row 12: .*goes on in another encoding"):
+    with pytest.raises(DataError, match=r"row 12: .*continues in another encoding"):
         list(blocks_of_lines(file, Intake(False, None), block_bytes=64))
 
 
@@ -643,7 +643,7 @@ def test_streaming_an_ungrouped_file_is_an_error_at_the_row_where_that_shows(tmp
     rows = ["a,1", "a,1", "b,1", "a,2", "a,1"]
     file = write(tmp_path, "uid,trip,t,lat,lon\n" + "".join(f"{r},{T0 + i},41,-8\n" for i, r in enumerate(rows)))
     assert len(read(file)) == 3
-    with pytest.raises(DataError, match=r"row 6: trajectory '1' of agent 'a' goes on after another.*sort it"):
+    with pytest.raises(DataError, match=r"row 6: trajectory '1' of agent 'a' continues after another.*sort it"):
         list(iter_read(file))
 
 

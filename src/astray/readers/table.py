@@ -125,8 +125,8 @@ def iter_table(
 ) -> Iterator[Trajectories]:
     """Reads a table that is grouped by agent and trajectory, in batches of whole trajectories.
 
-    ``batch_rows`` and the longest trajectory bound the memory, whatever the size of the file. A trajectory that goes on
-    after another one has begun is an error at that row: sort the file, or read it whole.
+    ``batch_rows`` and the longest trajectory bound the memory, whatever the size of the file. A trajectory that
+    continues after another one has begun is an error at that row: sort the file, or read it whole.
     """
     with Intake(skip_bad, report) as intake:
         yield from _stream(
@@ -311,7 +311,7 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
             agent, trajectory = heads.row(i)
             what = f"trajectory {trajectory!r}" if trajectory else "the list of fixes"
             raise DataError(
-                f"{what} of agent {agent!r} goes on after another one had begun, so the file cannot be streamed",
+                f"{what} of agent {agent!r} continues after another one has begun, so the file cannot be streamed",
                 place=Place(str(file), int(rows[starts[i]])),
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
