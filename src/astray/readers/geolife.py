@@ -95,7 +95,8 @@ def read_geolife(
 def _read_folder(path: Path, request: Request) -> Trajectories:
     options, intake, progress = request.options, request.intake, request.progress
     users = [options.users] if isinstance(options.users, (str, int)) else options.users
-    files = _list_files(path, None if users is None else [_user(user) for user in users])
+    names = None if users is None else [f"{user:03d}" if isinstance(user, int) else str(user) for user in users]
+    files = _list_files(path, names)
     if options.cache is None:
         return _parse_files(files, intake, progress)
     key = _key(files, intake.skip_bad)
@@ -116,10 +117,6 @@ def is_geolife(path: Path) -> bool:
     if path.is_file():
         return path.suffix.lower() == ".plt"
     return any(True for _ in _folders(path))
-
-
-def _user(name: str | int) -> str:
-    return f"{name:03d}" if isinstance(name, int) else str(name)
 
 
 def _folders(path: Path) -> Iterator[tuple[str, Path]]:

@@ -41,7 +41,8 @@ def iter_list(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
         begin = start.search(buffer)
         at = len(buffer) if begin is None else begin.end()
         while begin is not None:
-            at = _skip(buffer, at)
+            between = _BETWEEN.match(buffer, at)
+            at = at if between is None else between.end()
             if buffer[at : at + 1] == "]":
                 return
             problem: Exception | None = None
@@ -59,8 +60,3 @@ def iter_list(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
                 raise DataError(reason, place=Place(str(file), number + 1, "entry"), remedy="export it again")
             buffer, at = buffer[at:] + more, 0
     raise DataError("the list of entries was not found", remedy="export it again")
-
-
-def _skip(buffer: str, at: int) -> int:
-    between = _BETWEEN.match(buffer, at)
-    return at if between is None else between.end()
