@@ -163,9 +163,8 @@ def check(t: Grouped) -> None:
             refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")
     if all(name in t.columns for name in FIX_COLUMNS):
         time = t.columns["time"]
-        if (
-            rows and max(float(time.max()), -float(time.min())) > MOST_SECONDS
-        ):  # only then is a copy as large as the column made
+        # The extremes need no copy of the column, which would be the peak of memory.
+        if rows and max(float(time.max()), -float(time.min())) > MOST_SECONDS:
             far = f"time lies more than {MOST_SECONDS / YEAR:.0f} years from 1970"
             refuse(np.abs(time) > MOST_SECONDS, far, "give seconds since 1970")
         for low in range(0, rows, ROWS):
