@@ -45,7 +45,7 @@ def detector() -> Detector:
 # ---------------------------------------------------------------- names
 
 
-def test_runs_are_named_after_what_they_hold() -> None:
+def test_the_name_of_a_run_depends_on_its_content() -> None:
     first, second = runs(3, seed=0), runs(3, seed=1)
     assert len({*first.trajectory_ids.tolist(), *second.trajectory_ids.tolist()}) == 6
     again = Trajectories.from_steps(*([t.columns[c] for t in first[1:]] for c in ("state", "action")))
@@ -55,7 +55,7 @@ def test_runs_are_named_after_what_they_hold() -> None:
     assert len(set(twice.trajectory_ids.tolist())) == 2
 
 
-def test_new_runs_do_not_replace_old_ones(detector: Detector, tmp_path: Path) -> None:
+def test_observing_new_runs_keeps_the_old_ones(detector: Detector, tmp_path: Path) -> None:
     detector.save(tmp_path / "m")
     learner = astray.load(tmp_path / "m")
     assert isinstance(learner, Detector)
@@ -109,14 +109,14 @@ def test_each_run_needs_one_name() -> None:
         Trajectories({"state": np.zeros(5), "action": A}, [0, 5], [""], ["x"])
 
 
-def test_any_kind_of_number_is_a_state() -> None:
+def test_states_may_be_numbers_of_any_type() -> None:
     for states in (np.arange(5), np.arange(5, dtype=np.float32), [True, False] * 2 + [True], np.arange(5).tolist()):
         t = Trajectories.from_steps([states], (np.zeros(5) for _ in range(1)))
         assert t.columns["state"].shape == (5, 1)
         assert t.columns["state"].dtype == np.float64
 
 
-def test_other_widths_and_kinds_are_refused_by_name(detector: Detector) -> None:
+def test_the_error_about_another_width_or_kind_names_both(detector: Detector) -> None:
     wide, acting = Trajectories.from_steps([S], [A]), Trajectories.from_steps([S[:, :2]], [np.zeros((5, 2))])
     for use in (detector.score, detector.score_samples, detector.score_fixes, detector.explain, detector.partial_fit):
         with pytest.raises(DataError, match="states have 3 columns, not 2"):
@@ -156,7 +156,7 @@ def test_dynamics_of_another_width_are_refused(begin: int, then: int, said: str)
 # ---------------------------------------------------------------- overlaps
 
 
-def test_runs_that_share_steps_are_warned_of() -> None:
+def test_fit_warns_of_runs_that_share_steps() -> None:
     rng = np.random.default_rng(0)
     recording = np.cumsum(rng.normal(size=(400, 2)), axis=0)
     windows = [recording[i : i + 40] for i in range(0, 360, 4)]
@@ -171,7 +171,7 @@ def test_runs_that_share_steps_are_warned_of() -> None:
         learned.partial_fit(copy)
 
 
-def test_runs_of_a_small_world_are_alike_without_overlapping() -> None:
+def test_similar_runs_of_a_small_world_do_not_count_as_overlapping() -> None:
     rng = np.random.default_rng(0)
     clicks = [rng.integers(0, 3, 60) for _ in range(50)]
     assert overlap(Trajectories.from_steps(clicks, clicks))[0] == 0.0
@@ -183,7 +183,7 @@ def test_runs_of_a_small_world_are_alike_without_overlapping() -> None:
 # ---------------------------------------------------------------- long runs
 
 
-def test_pieces_are_fair_whole_and_spread() -> None:
+def test_sampled_pieces_are_whole_and_spread_evenly_over_the_runs() -> None:
     lengths = np.array([7, 5000, 300, 90_000])
     rows, piece, run = pieces(lengths, 3000)
     assert len(rows) <= 3000
@@ -209,7 +209,7 @@ def test_pieces_are_fair_whole_and_spread() -> None:
     assert pieces(lengths, 10**6)[0].tolist() == list(range(int(lengths.sum())))
 
 
-def test_what_is_learned_from_is_bounded() -> None:
+def test_the_number_of_rows_to_learn_from_is_bounded() -> None:
     rng = np.random.default_rng(0)
     t = Trajectories.from_steps([rng.normal(size=(2000, 3))] * 9, [rng.normal(size=(2000, 1)) for _ in range(9)])
     world = StepDemonstrator.of(t, Narrow(3, 3), rng, waves=4, most=1000)
@@ -243,13 +243,13 @@ def test_memory_does_not_grow_with_the_length_of_the_runs() -> None:
 # ---------------------------------------------------------------- what is held out
 
 
-def test_nothing_is_made_of_held_out_runs() -> None:
-    """Otherwise they are what the reward learns to dislike, and normal runs look better than they are."""
+def test_no_counterfactual_is_made_from_held_out_runs() -> None:
+    """Otherwise the reward would learn to dislike them, and normal runs would look too good."""
     from astray.irl.demonstrations import held_out
     from astray.irl.learn_config import LearnConfig
     from astray.irl.trainer import learn_agent_reward
 
-    # Each run has a number of its own, which its perturbations and exchanges carry along.
+    # Each run holds its own number, which its perturbations and exchanges keep.
     n, rng = 40, np.random.default_rng(0)
     states = [np.column_stack([np.full(30, i), rng.normal(size=30)]) for i in range(n)]
     t = Trajectories.from_steps(states, [rng.normal(size=(30, 1)) for _ in range(n)])
@@ -270,7 +270,7 @@ def test_held_out_runs_score_as_new_ones(detector: Detector) -> None:
     assert 0.4 < new["p_value"].mean() < 0.65
 
 
-def test_runs_are_flagged_alike_however_long(detector: Detector) -> None:
+def test_the_length_of_a_run_does_not_change_how_often_it_is_flagged(detector: Detector) -> None:
     share = {n: (detector.score(runs(150, n, seed=n))["p_value"] <= 0.1).mean() for n in (10, 40, 160, 640)}
     assert max(share.values()) - min(share.values()) < 0.12
     assert max(share.values()) < 0.25
@@ -280,7 +280,7 @@ def test_runs_are_flagged_alike_however_long(detector: Detector) -> None:
 
 
 def explained(detector: Detector, states: Array, actions: Array, step: int) -> str:
-    """What is said of the segment that a step lies in."""
+    """Returns the words about the segment of a step."""
     said = detector.explain(Trajectories.from_steps([states], [actions]), eps=-1.0)
     (segment,) = (s for s in said.segments if s.start <= step < s.stop)
     assert segment.start <= int(segment.words.split()[2]) < segment.stop
@@ -288,7 +288,7 @@ def explained(detector: Detector, states: Array, actions: Array, step: int) -> s
     return segment.words
 
 
-def test_an_explanation_looks_at_the_step(detector: Detector) -> None:
+def test_an_explanation_compares_an_action_with_those_in_similar_states(detector: Detector) -> None:
     """The odd action lies in the middle of all actions: only in its state nobody took it."""
     usual = runs(1, 40, seed=3)
     states, actions = (usual.columns[name].copy() for name in ("state", "action"))
@@ -299,7 +299,7 @@ def test_an_explanation_looks_at_the_step(detector: Detector) -> None:
     assert low <= -0.5 <= high
 
 
-def test_an_odd_state_is_named_by_itself(detector: Detector) -> None:
+def test_an_explanation_names_an_odd_state(detector: Detector) -> None:
     usual = runs(1, 40, seed=3)
     states, actions = (usual.columns[name].copy() for name in ("state", "action"))
     states[10:20, 1] += 30.0

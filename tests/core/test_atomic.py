@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that one process at a time changes."""
+"""Files are written whole or not at all, and one process at a time changes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_mode_of_a_private_file_is_kept(tmp_path: Path) -> None:
 
 
 def writer(path: Path) -> tuple[subprocess.Popen[str], Path]:
-    """A process that is writing a file and does not come to an end, and what it has written so far."""
+    """Starts a process that writes a file and never finishes; returns it and its temporary file."""
     before = set(path.parent.iterdir())
     code = """
         import sys, time
@@ -72,7 +72,7 @@ def writers(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str]
         child.communicate()
 
 
-def test_what_a_killed_writer_left_is_removed_and_that_of_a_living_one_is_not(
+def test_the_temporary_file_of_a_killed_writer_is_removed_and_that_of_a_running_one_is_kept(
     tmp_path: Path, writers: Callable[[], tuple[subprocess.Popen[str], Path]]
 ) -> None:
     (killed, left), (_, living) = writers(), writers()
@@ -90,7 +90,7 @@ def test_what_a_killed_writer_left_is_removed_and_that_of_a_living_one_is_not(
     assert all(file.exists() for file in others)
 
 
-def test_a_file_is_never_taken_for_a_leftover_however_many_write_at_once(tmp_path: Path) -> None:
+def test_simultaneous_writers_do_not_remove_each_others_temporary_files(tmp_path: Path) -> None:
     failed: list[BaseException] = []
 
     def write(i: int) -> None:
@@ -129,7 +129,7 @@ def test_a_second_writer_waits_and_then_reads_what_the_first_has_written(tmp_pat
     assert path.read_text() == "12"
 
 
-def test_who_has_waited_in_vain_is_told(tmp_path: Path) -> None:
+def test_waiting_too_long_for_a_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.touch()
     with (
@@ -142,7 +142,7 @@ def test_who_has_waited_in_vain_is_told(tmp_path: Path) -> None:
         pass
 
 
-def test_two_do_not_work_with_one_state(tmp_path: Path) -> None:
+def test_a_second_process_with_the_same_state_file_is_refused(tmp_path: Path) -> None:
     state = tmp_path / "watch.state"
     with alone(state):
         with pytest.raises(InUseError), alone(state):
@@ -153,7 +153,7 @@ def test_two_do_not_work_with_one_state(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_is_called_like_a_lock_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_a_users_file_with_the_name_of_the_lock_is_refused_and_kept(tmp_path: Path) -> None:
     theirs = tmp_path / "poetry.lock"
     theirs.write_text("[[package]]")
     with pytest.raises(DataError, match=r"poetry\.lock beside it would be its lock"), alone(tmp_path / "poetry"):
@@ -166,7 +166,7 @@ def test_a_file_that_is_called_like_a_lock_is_not_taken_for_one(tmp_path: Path) 
     assert not left.exists()
 
 
-def test_a_lock_that_goes_away_while_one_asks_for_it_is_a_refusal(
+def test_a_file_that_vanishes_while_a_process_locks_it_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "model"
@@ -190,7 +190,7 @@ def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
         check_target(first)
 
 
-def test_a_file_that_is_read_is_known_by_any_of_its_names(tmp_path: Path) -> None:
+def test_an_input_file_is_not_overwritten_under_any_of_its_names(tmp_path: Path) -> None:
     file, link, hard, other = (tmp_path / name for name in ("file", "link", "hard", "other"))
     file.touch()
     other.touch()
@@ -208,7 +208,7 @@ def test_a_file_that_is_read_is_known_by_any_of_its_names(tmp_path: Path) -> Non
         keep_from(new, [tmp_path / "x" / ".." / "new"], "it is written")
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_or_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(DataError, match="a device where a file is to be written"), replacing(pipe):

@@ -16,7 +16,7 @@ from astray.core.errors import AstrayError, Call, DataError, NotFittedError, Opt
 SRC = Path(astray.__file__).parent
 
 
-def test_a_refusal_says_place_reason_and_remedy_as_fields(tmp_path: Path) -> None:
+def test_an_error_has_place_reason_and_remedy_as_fields(tmp_path: Path) -> None:
     file = tmp_path / "fixes.csv"
     file.write_text("agent,time,lat,lon\na,0,45,7\na,1,95,7\na,2,45,7\n")
     with pytest.raises(DataError) as refused:
@@ -55,7 +55,7 @@ def test_a_remedy_is_an_argument_in_python_and_a_flag_on_the_command_line(
     assert in_python not in said
 
 
-def test_a_file_left_out_among_others_is_named_once_with_its_reason(tmp_path: Path) -> None:
+def test_the_report_names_a_skipped_file_once_with_the_reason(tmp_path: Path) -> None:
     from astray.readers import Report
 
     (tmp_path / "a.csv").write_text("agent,time,lat,lon\na,0,45,7\n")
@@ -67,7 +67,7 @@ def test_a_file_left_out_among_others_is_named_once_with_its_reason(tmp_path: Pa
 
 
 @pytest.mark.parametrize("flags", [[], ["--skip-bad"]])
-def test_what_a_file_holds_is_quoted_and_not_obeyed(
+def test_text_from_a_file_is_escaped_in_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
     file = tmp_path / "fixes.csv"
@@ -82,14 +82,14 @@ def test_what_a_file_holds_is_quoted_and_not_obeyed(
 
 
 @pytest.mark.parametrize("kind", [AstrayError, DataError, NotFittedError])
-def test_an_error_comes_back_from_another_process_whole(kind: type[AstrayError]) -> None:
+def test_an_error_keeps_its_fields_between_processes(kind: type[AstrayError]) -> None:
     error = kind("wrong", place=Place("a.csv", 3), remedy=("use ", Call("enroll")))
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.place, again.reason, again.remedy) == (kind, error.place, "wrong", error.remedy)
     assert str(again) == "a.csv, row 3: wrong; use enroll()"
 
 
-def test_every_refusal_says_what_to_do_in_a_field_of_its_own() -> None:
+def test_every_error_has_its_remedy_in_the_field() -> None:
     kinds = {"AstrayError"} | {
         node.name
         for file in SRC.rglob("*.py")

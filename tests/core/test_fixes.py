@@ -1,4 +1,4 @@
-"""One border: a fix that a file may hold is accepted live with the same values, and refused for the same reason."""
+"""Files and the live feed accept the same fixes with the same values, and refuse others for the same reasons."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ numbers = st.one_of(
 
 
 def in_a_file(folder: Path, time: object, lat: object, lon: object) -> tuple[float, float, float] | str:
-    """What comes of a fix in a table among good ones, whose times are written as its time is."""
+    """Reads a fix from a table in which the other fixes are good and write their times in the same form."""
     unit = next((k for k in UNITS.values() if isinstance(time, (int, float)) and abs(time) <= 7.3e9 * k), 1)
     good = [T0 * unit + i for i in range(3)] if isinstance(time, (int, float)) else ["2013-07-01T00:00:58Z"] * 3
     rows = [*((t, 45, 7, "good") for t in good), (time, lat, lon, "odd")]
@@ -88,7 +88,7 @@ def live(time: object, lat: object, lon: object) -> tuple[float, float, float] |
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_and_the_live_feed_agree_about_a_fix(tmp_path: Path, time: Any, lat: Any, lon: Any) -> None:
     def plain(outcome: tuple[float, float, float] | str) -> object:
-        # An empty cell of a table and null, or an empty text, in a message are the same: nothing.
+        # An empty cell of a table means the same as null or an empty text in a message.
         return outcome.replace("()", "(None)") if isinstance(outcome, str) else outcome
 
     assert plain(live(time, lat, lon)) == plain(in_a_file(tmp_path, time, lat, lon))

@@ -1,4 +1,4 @@
-"""The pool: results in order whatever the number of processes, clear errors, nobody left behind."""
+"""The pool of processes: results in order, clear errors, no process left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from astray.core.processes import spread, undisturbed
 
 
 class Counter:
-    """Work with a state of its own in each process."""
+    """Work that keeps a state in each process."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -38,7 +38,7 @@ def die(task: int) -> int:
 
 
 def children() -> list[psutil.Process]:
-    """The worker processes; multiprocessing's own tracker stays."""
+    """Returns the worker processes, without multiprocessing's own tracker."""
     return [p for p in psutil.Process().children() if "resource_tracker" not in " ".join(p.cmdline())]
 
 
@@ -54,7 +54,7 @@ def test_results_come_in_the_order_of_the_tasks_and_the_work_keeps_its_state(n: 
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_an_error_of_the_work_is_raised_here_and_nobody_goes_on(n: int):
+def test_an_error_in_a_worker_is_raised_here_and_ends_the_workers(n: int):
     with pytest.raises(DataError, match="row 3: no such place"), closing(spread(refuse, range(9), n)) as results:
         list(results)
     assert not children()
@@ -81,7 +81,7 @@ def test_tasks_are_made_when_there_is_room_and_leaving_ends_the_workers():
     assert not children()
 
 
-def test_an_interrupt_that_is_held_back_comes_afterwards():
+def test_an_interrupt_is_delayed_to_the_end_of_the_block():
     reached: list[str] = []
 
     def interrupted() -> None:

@@ -60,7 +60,7 @@ def test_the_environment_overrides_the_file_and_flags_override_both(tmp_path: Pa
     assert (settings.eps, settings.gamma, settings.seed, settings.skip_bad) == (-3.0, 1.25, 3, True)
 
 
-def test_of_two_ways_to_decide_the_one_given_last_counts(tmp_path: Path):
+def test_of_eps_and_false_alarm_rate_the_last_one_given_counts(tmp_path: Path):
     file = file_with(tmp_path, "eps = -3")
     assert Settings.gather(file).eps == -3.0
     ways = ["eps", "false_alarm_rate"]
@@ -75,7 +75,7 @@ def test_aspects_are_those_of_the_shipped_reward():
     assert Settings.gather(environ={"ASTRAY_LOOK_FOR": "time, place"}).look_for == ("time", "place")
 
 
-def test_without_anything_given_nothing_is_set():
+def test_without_a_source_no_setting_counts_as_given():
     settings = Settings.gather()
     assert settings == Settings()
     assert settings.given(["eps", "gamma", "iterations"]) == {}
@@ -99,7 +99,7 @@ def test_lists_and_pairs_are_written_alike_in_toml_and_in_text(tmp_path: Path):
 
 
 @pytest.mark.parametrize("word", ["1", "true", "Yes", "on"])
-def test_truth_has_many_words(word: str):
+def test_true_and_false_may_be_written_in_several_words(word: str):
     assert Settings.gather(environ={"ASTRAY_ROBUST": word}).robust is True
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
         Settings.gather(tmp_path / "none.toml")
 
 
-def test_a_name_in_the_environment_that_is_nearly_right_is_refused_and_others_are_left_alone():
+def test_a_misspelt_name_in_the_environment_is_refused_and_unrelated_names_are_ignored():
     assert Settings.gather(environ={"ASTRAY_PORTO": "/data", "ASTRAY_HOME": "x"}) == Settings()
     with pytest.raises(SettingsError, match=r"ASTRAY_FALSE_ALARM_RATES .* did you mean ASTRAY_FALSE_ALARM_RATE"):
         Settings.gather(environ={"ASTRAY_FALSE_ALARM_RATES": "0.1"})
@@ -156,7 +156,7 @@ def test_the_help_of_fit_lists_no_setting_of_the_service(capsys: pytest.CaptureF
     assert not [f.name for f in fields(Serving) if f"{flag_of(f.name)} " in shown]
 
 
-def test_the_names_of_formats_and_aspects_are_those_that_are_registered():
+def test_settings_name_the_registered_formats_and_aspects():
     assert set(FORMATS) == set(readers.FORMATS)
     assert set(ASPECTS) == set(pretrained().aspects) == set(explain.ASPECTS)
 
@@ -196,7 +196,7 @@ def settings_by(way: str, name: str, folder: Path) -> Settings:
 
 @pytest.mark.parametrize("way", ["flag", "file", "environment"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_setting_arrives_under_its_name_and_reaches_the_detectors(name: str, way: str, tmp_path: Path):
+def test_every_setting_can_be_given_in_every_way_and_reaches_the_detectors(name: str, way: str, tmp_path: Path):
     settings = settings_by(way, name, tmp_path)
     value = declared(name).metadata["kind"].read(written(name))
     assert settings.given(NAMES) == {name: value}
@@ -215,12 +215,12 @@ def test_fit_has_a_flag_for_every_setting_that_a_detector_takes():
         assert set(inspect.signature(detector).parameters) & set(NAMES) <= flags
 
 
-def test_the_rule_that_decides_has_the_defaults_of_the_settings():
+def test_the_decision_rule_has_the_defaults_of_the_settings():
     defaults = {name: p.default for name, p in inspect.signature(decide).parameters.items() if p.default is not p.empty}
     assert defaults == {name: declared(name).default for name in defaults}
 
 
-def test_a_name_that_is_no_setting_is_an_error_where_it_is_used():
+def test_asking_for_an_unknown_setting_is_an_error():
     with pytest.raises(ValueError, match="no setting is named falsealarmrate"):
         with_settings("falsealarmrate")
     with pytest.raises(KeyError, match="falsealarmrate"):
@@ -236,7 +236,7 @@ def test_a_name_that_is_no_setting_is_an_error_where_it_is_used():
         ({"encoder": "best"}, "give one of familiarity, fourier, raw"),
     ],
 )
-def test_what_the_command_line_refuses_the_detector_refuses(wrong: dict[str, Any], said: str):
+def test_the_detector_refuses_the_values_that_the_command_line_refuses(wrong: dict[str, Any], said: str):
     with pytest.raises(DataError, match=said):
         check_parameters(Detector(**wrong))
     check_parameters(Detector(gamma=lambda trips: [1.0] * len(trips), keep=1, look_for={"place": 2.0}))
@@ -256,7 +256,7 @@ def names_in_commands() -> Iterator[tuple[str, str]]:
                 yield from ((str(part.value), place) for part in parts)
 
 
-def test_a_setting_that_is_renamed_leaves_no_old_name_behind_and_none_is_without_use():
+def test_every_setting_is_used_and_no_old_name_remains():
     read = {name: place for name, place in names_in_commands() if not callable(getattr(Settings, name, None))}
     assert {name: place for name, place in read.items() if name not in NAMES} == {}
     taken = {f.name for f in fields(Detector)}
@@ -282,7 +282,7 @@ def test_a_parameter_of_the_wrong_type_is_refused_like_a_wrong_value(params: dic
         Detector(**params).fit(past)
 
 
-def test_a_threshold_that_is_no_number_is_refused_when_it_is_set_later():
+def test_setting_a_threshold_that_is_not_a_number_later_is_refused():
     past = city(people=1, days=3, seed=0).trips
     model = Detector().fit(past)
     for wrong in ("low", ["low"] * len(past), lambda trips: ["low"] * len(trips)):

@@ -1,4 +1,4 @@
-"""What is shown to people: whatever is in a name does no harm, numbers agree with nouns, and nothing is cut off."""
+"""Text for people: names do no harm, numbers agree with nouns, and nothing is cut off."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def detector(trips: Trajectories) -> Detector:
 
 @pytest.fixture(scope="module")
 def strange(trips: Trajectories, detector: Detector) -> Explanation:
-    """A trip of somebody else, with segments."""
+    """Explains a trip of another person, which has segments."""
     return next(e for i in range(len(trips)) if (e := detector.explain(trips.agent("p01"), i)).segments)
 
 
-def test_names_that_only_look_alike_are_told_apart() -> None:
+def test_names_that_look_alike_are_shown_differently() -> None:
     for letter in ("\xad", "\u200b", "\u2060", "\ufeff"):
         assert harmless(f"ana{letter}") == "ana" + ascii(letter)[1:-1]
     for name in ("ana maría", "علی\u200cرضا", "👩\u200d🚒"):  # these joiners belong to their words
@@ -77,9 +77,7 @@ def harmful(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", WICKED)
-def test_whatever_is_in_a_name_is_harmless_in_words_pictures_and_pages(
-    name: str, strange: Explanation, tmp_path: Path
-) -> None:
+def test_any_name_is_harmless_in_words_pictures_and_pages(name: str, strange: Explanation, tmp_path: Path) -> None:
     e = replace(strange, agent=name, trajectory=name)
     assert not harmful(str(e))
     assert len(str(e).splitlines()) == len(str(strange).splitlines())
@@ -129,7 +127,7 @@ def test_a_table_on_a_terminal_shows_names_whole_and_as_they_are(
         assert harmless(name).replace(" ", "")[:20] in bare.replace(" ", "")
 
 
-def test_a_file_lends_its_name_harmlessly(tmp_path: Path) -> None:
+def test_an_agent_named_after_a_file_has_a_harmless_name(tmp_path: Path) -> None:
     point = '<trkpt lat="45.{i}" lon="7"><time>2024-01-01T00:0{i}:00Z</time></trkpt>'
     track = "".join(point.format(i=i) for i in range(3))
     file = tmp_path / "a\x1b[2J.gpx"
@@ -140,7 +138,7 @@ def test_a_file_lends_its_name_harmlessly(tmp_path: Path) -> None:
     assert read(table, report=Report()).agents == ["b\\x1b[2J"]
 
 
-def test_names_in_files_that_are_no_tables_are_checked_too(tmp_path: Path) -> None:
+def test_names_in_files_other_than_tables_are_checked(tmp_path: Path) -> None:
     feature = {
         "type": "Feature",
         "properties": {"agent": "ana\x1b[2J", "coordTimes": ["2024-01-01T00:00:00Z", "2024-01-01T00:01:00Z"]},
@@ -163,12 +161,12 @@ def test_an_error_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.Captu
     assert not harmful(str(error.value))
 
 
-def test_what_is_to_be_pasted_is_quoted() -> None:
+def test_commands_to_paste_are_quoted() -> None:
     for option in (Option("lat", "a; rm -rf ~"), Option("delimiter", "; $(id)"), Option("time_zone", "x y")):
         assert len(shlex.split(as_flag(option))) == 2
 
 
-def test_a_bar_of_progress_shows_any_name() -> None:
+def test_a_progress_bar_shows_any_name() -> None:
     for name in WICKED:
         with _bar(f"reading {name}") as advance:
             advance(0.5)
@@ -177,7 +175,7 @@ def test_a_bar_of_progress_shows_any_name() -> None:
 # -------------------------------------------------------------------- words
 
 
-def test_one_past_trip_is_a_trip(strange: Explanation) -> None:
+def test_one_past_trip_is_singular(strange: Explanation) -> None:
     e = replace(strange, history=1.0)
     assert "1 past trip)" in str(e)
     assert "1 past trip was learned from" in explanation_page(e)
@@ -185,7 +183,7 @@ def test_one_past_trip_is_a_trip(strange: Explanation) -> None:
 
 
 @pytest.mark.parametrize("aspect", list(ASKED))
-def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspect: str, detector: Detector) -> None:
+def test_the_evidence_of_a_segment_is_about_its_aspect(aspect: str, detector: Detector) -> None:
     encoder = featurizer_of(detector).encoder
     assert isinstance(encoder, FamiliarityEncoder)
     phrases = [MANNERS[name] for name in ASKED[aspect]]
@@ -194,7 +192,7 @@ def test_the_evidence_of_a_segment_is_of_the_aspect_that_it_is_named_after(aspec
         assert any(phrase in words.partition(";")[0] for phrase in phrases)
 
 
-def test_an_expected_way_begins_on_the_trip(trips: Trajectories, detector: Detector) -> None:
+def test_an_expected_route_begins_on_the_trip(trips: Trajectories, detector: Detector) -> None:
     to_metres, found = featurizer_of(detector).projection.to_metres, 0
     for explanation in (detector.explain(trips, i) for i in range(len(trips))):
         path = to_metres(explanation.lat, explanation.lon)
@@ -233,7 +231,7 @@ def test_a_long_title_stays_in_the_picture(strange: Explanation) -> None:
     assert title.get_window_extent().y0 >= grounds.get_window_extent().y1 - 1
 
 
-def test_a_threshold_is_told_to_two_digits() -> None:
+def test_a_threshold_is_shown_with_two_digits() -> None:
     said = [text.get_text() for text in scores_figure([0.0], eps=-2.37245).axes[0].texts]
     assert said == ["threshold −2.37: 0 of 1 trip at or under it"]
 
@@ -250,7 +248,7 @@ def test_help_fits_a_terminal_and_its_examples_can_be_pasted(capsys: pytest.Capt
         assert max(len(line.removeprefix("    ")) for line in examples) <= 79, name
 
 
-def test_what_a_model_is_fits_the_terminal(
+def test_the_description_of_a_model_fits_the_terminal(
     detector: Detector, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")

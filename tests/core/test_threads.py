@@ -1,4 +1,4 @@
-"""The same seed gives the same bytes, however many threads the libraries would take."""
+"""The same seed gives the same bytes for any number of threads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_models_scores_and_words_are_the_same_bytes_for_any_number_of_threads(tm
     assert [name for name, data in made["1"].items() if made["4"][name] != data] == []
 
 
-def test_libraries_have_one_thread_as_long_as_anybody_needs_it_and_then_what_they_had() -> None:
+def test_libraries_have_one_thread_until_the_last_block_ends_and_then_their_old_number() -> None:
     def counts() -> tuple[set[int], int]:
         return {
             pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"

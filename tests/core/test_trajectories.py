@@ -1,4 +1,4 @@
-"""The one data structure: grouped and sorted when made, checked once, sliced without surprises."""
+"""Trajectories: grouped, sorted and checked when they are made; slicing keeps whole trajectories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from astray.core.grouping import ROWS, put_in_order
 
 
 def trips(lengths: tuple[int, ...] = (3, 1, 4, 2), agents: str = "abab") -> Trajectories:
-    """Small trajectories whose every value says where it came from."""
+    """Returns small trajectories in which each value shows its origin."""
     n = sum(lengths)
     return Trajectories(
         {
@@ -38,7 +38,7 @@ def trips(lengths: tuple[int, ...] = (3, 1, 4, 2), agents: str = "abab") -> Traj
 
 
 def same(a: Trajectories, b: Trajectories) -> bool:
-    """Whether two sets hold the same values throughout."""
+    """Returns True if two sets hold the same values."""
     return (
         a.columns.keys() == b.columns.keys()
         and a.context.keys() == b.context.keys()

@@ -30,7 +30,7 @@ def lowest_fixes(detector: Detector, trips: Trajectories) -> np.ndarray:
     return np.minimum.reduceat(fixes, trips.offsets[:-1])
 
 
-def test_a_trip_that_is_far_from_normal_has_fixes_that_are(
+def test_a_trip_far_from_normal_has_fixes_far_from_normal(
     person: tuple[Detector, Trajectories, Trajectories],
 ) -> None:
     detector, own, theirs = person

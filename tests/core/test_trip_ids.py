@@ -1,4 +1,4 @@
-"""A trip has one name: in a file, live, in an alert, in a model; and a person's word for it means one trip or none."""
+"""A trip has the same name in a file, live, in an alert and in a model; a name that a person types means one trip."""
 
 from __future__ import annotations
 

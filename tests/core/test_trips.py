@@ -1,4 +1,4 @@
-"""Raw fixes become the same trips, whether they are cut in a file or come live."""
+"""Raw fixes become the same trips in a file and live."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers: what was written is read again, part by part, whole or not at all."""
+"""Writers: files are written part by part, whole or not at all, and can be read back."""
 
 from __future__ import annotations
 

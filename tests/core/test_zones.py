@@ -31,7 +31,7 @@ SPRING = datetime(2024, 3, 31, 1, tzinfo=UTC).timestamp()  # clocks go from 1 to
 
 @pytest.fixture
 def no_finder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if timezonefinder were not installed."""
+    """Hides timezonefinder, as if it were not installed."""
     monkeypatch.setattr(zones, "_finder", lambda: None)
 
 

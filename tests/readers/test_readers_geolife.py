@@ -260,7 +260,7 @@ class TestCache:
         read(data, cache=cache, **options)  # type: ignore[arg-type]
         assert not parsed
 
-    def test_a_cache_that_lacks_what_this_version_says_is_written_again(self, tmp_path: Path) -> None:
+    def test_an_incomplete_cache_of_another_version_is_written_again(self, tmp_path: Path) -> None:
         data, cache = tmp_path / "Data", tmp_path / "cache.parquet"
         write_plt(data, "000", "1")
         read(data, cache=cache)
@@ -272,7 +272,7 @@ class TestCache:
         assert len(read(data, cache=cache, report=report)) == 1
         assert "is written again" in report.notes[0]
 
-    def test_what_was_left_out_is_said_again_from_the_cache(self, tmp_path: Path) -> None:
+    def test_the_cache_repeats_the_report_of_skipped_rows(self, tmp_path: Path) -> None:
         data, cache = tmp_path / "Data", tmp_path / "cache.parquet"
         write_plt(data, "000", "1", GOOD + "91,0,0,0,1,2008-10-23,02:53:04\r\n")
         first, again = Report(), Report()
@@ -303,7 +303,7 @@ class TestCache:
         assert read(data, cache=cache, report=Report()).n_rows == 2
         assert pl.read_parquet(cache).height == 2
 
-    def test_a_cache_that_cannot_be_written_is_said_and_nothing_is_lost(
+    def test_a_cache_that_cannot_be_written_is_reported_and_the_old_one_stays(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         data, cache = tmp_path / "Data", tmp_path / "caches" / "cache.parquet"

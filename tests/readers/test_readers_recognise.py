@@ -13,11 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-import astray.readers as readers
 from astray.core import settings
 from astray.core.errors import DataError
 from astray.core.fixes import ALIASES
-from astray.readers import Report, formats, iter_read, read, reader, recognise, recognised_formats, table, table_files
+from astray.readers import Report, formats, iter_read, read, reader, recognise, recognised_formats
 from astray.readers.position_files import Position, position_reader
 from astray.readers.read_report import Intake, Progress
 
@@ -174,13 +173,12 @@ def test_a_table_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     file = tmp_path / f"fixes{suffix}"
     frame.write_csv(file) if suffix == ".csv" else frame.write_parquet(file)
     opened: list[Path] = []
-    real = table_files.open_table
+    real = reader.open_table
 
-    def counting(path: Path, **options: Any) -> Any:
+    def counting(path: Path, *options: Any) -> Any:
         opened.append(path)
-        return real(path, **options)
+        return real(path, *options)
 
-    for module in (reader, table, readers):
-        monkeypatch.setattr(module, "open_table", counting)
+    monkeypatch.setattr(reader, "open_table", counting)
     assert read(file, report=Report()).n_rows == 2
     assert opened == [file]

@@ -23,7 +23,7 @@ from astray.core.fixes import ALIASES
 from astray.core.times import Clock
 from astray.core.trajectories import Trajectories
 from astray.readers import ReadWarning, Report, iter_read, read
-from astray.readers.delimited import DelimitedTable, Dialect, _parse, _parse_with_csv
+from astray.readers.delimited import Dialect, _parse, _parse_with_csv, read_blocks
 from astray.readers.read_report import Intake
 from astray.readers.suggest_columns import suggest_columns
 from astray.readers.text_files import blocks_of_lines
@@ -124,7 +124,7 @@ def test_agents_in_a_column_without_a_name_are_not_merged(tmp_path: Path) -> Non
 def test_agents_are_not_merged_though_the_second_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "".join(f"{who},{T0 + i},41.1,-8.6\n" for who in ("bus 1", "bus 2") for i in range(500))
     file = write(tmp_path, f"Bus ID,t,lat,lon\n{rows}")
-    monkeypatch.setattr("astray.readers.delimited.DelimitedTable.__init__.__defaults__", (1000,))
+    monkeypatch.setattr("astray.readers.delimited.BLOCK_BYTES", 1000)
     with pytest.raises(DataError, match=r"'Bus ID' has 2 different values; if these are the agents, pass agent='Bus"):
         read(file)
     with pytest.raises(DataError, match=r"'Bus ID' has 2 different values"):
@@ -180,7 +180,7 @@ def test_two_encodings_in_one_file_are_rejected(tmp_path: Path) -> None:
     lines = [f"user,t,lat,lon\nŁ,{T0},41.1,-8.6\n".encode()]
     lines += [f"a,{T0 + i},41.1,-8.6\n".encode() for i in range(9)] + [f"é,{T0},41.1,-8.6\n".encode("latin-1")]
     file = write(tmp_path, b"".join(lines))
-    with pytest.raises(DataError, match=r"row 12: .*goes on in another encoding"):
+    with pytest.raises(DataError, match=r"row 12: .*continues in another encoding"):
         list(blocks_of_lines(file, Intake(False, None), block_bytes=64))
 
 
@@ -538,8 +538,10 @@ def test_the_size_of_blocks_does_not_change_the_result(
     with open(file, "w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows([["x", "y", "z"], *rows])
     dialect, wanted = Dialect(",", ("x", "y", "z"), 1, None), {"x": 0, "y": 1, "z": 2}
-    whole = list(DelimitedTable(file, dialect).blocks(wanted, Intake(False, Report())))
-    pieces = list(DelimitedTable(file, dialect, block_bytes=50).blocks(wanted, Intake(False, Report())))
+    whole = list(read_blocks(file, dialect, wanted, Intake(False, Report()), None, 1000))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("astray.readers.delimited.BLOCK_BYTES", 50)
+        pieces = list(read_blocks(file, dialect, wanted, Intake(False, Report()), None, 1000))
     assert [r for b in pieces for r in b.rows] == [r for b in whole for r in b.rows]
     texts = [[tuple(value or "" for value in row) for b in bs for row in b.frame.iter_rows()] for bs in (whole, pieces)]
     assert texts[0] == texts[1] == [tuple(row) for row in rows if any(row)]
@@ -641,7 +643,7 @@ def test_streaming_an_ungrouped_file_is_an_error_at_the_row_where_that_shows(tmp
     rows = ["a,1", "a,1", "b,1", "a,2", "a,1"]
     file = write(tmp_path, "uid,trip,t,lat,lon\n" + "".join(f"{r},{T0 + i},41,-8\n" for i, r in enumerate(rows)))
     assert len(read(file)) == 3
-    with pytest.raises(DataError, match=r"row 6: trajectory '1' of agent 'a' goes on after another.*sort it"):
+    with pytest.raises(DataError, match=r"row 6: trajectory '1' of agent 'a' continues after another.*sort it"):
         list(iter_read(file))
 
 

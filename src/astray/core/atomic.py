@@ -2,7 +2,7 @@
 
 :func:`alone` is a lock of the filelock library. The rest has no equivalent there: :func:`replacing` writes atomically,
 which filelock does not, and removes what killed writers left; :func:`changing` locks the data file itself, so that no
-second file lies beside a model, and follows it when another process replaces it. filelock wants a lock file of its own,
+second file lies beside a model, and follows it when another process replaces it. filelock needs a separate lock file,
 and its releases before 4 empty the file that they lock.
 """
 
@@ -89,7 +89,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
             if os.name != "nt":
-                os.replace(temporary, path)  # while it is locked, so that nobody takes it for a leftover
+                os.replace(temporary, path)  # still locked, so that no process takes it for a leftover
         if os.name == "nt":
             os.replace(temporary, path)  # an open file cannot be moved there
     except BaseException:
@@ -112,9 +112,9 @@ def _temporary(path: Path) -> tuple[Path, BinaryIO]:
         try:
             if _locked(file.fileno()) and _is_at(file.fileno(), temporary):
                 return temporary, file
-        except OSError:  # a file system without locks, where nobody removes leftovers either
+        except OSError:  # a file system without locks, where no process removes leftovers
             return temporary, file
-        file.close()  # somebody has taken it for a leftover before it was locked
+        file.close()  # another process took it for a leftover before it was locked
 
 
 def _remove_leftovers(path: Path) -> None:

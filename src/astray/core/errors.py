@@ -1,4 +1,4 @@
-"""What astray says when it refuses: where, why and what to do, as fields that each outlet puts into words."""
+"""Errors: where, why and what to do, as fields; the command line and the service put them into their own words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from astray.core.text import harmless
 
 
 class Place(NamedTuple):
-    """Where something is wrong: a file, and in it a row as a spreadsheet counts, a line or a feature."""
+    """Where something is wrong: a file and in it a row (numbered as in a spreadsheet), a line or a feature."""
 
     file: str
     row: int | None = None
@@ -31,7 +31,7 @@ class Option(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Columns of a table that should be named, all at once."""
+    """Columns of a table that the caller should name."""
 
     roles: tuple[str, ...]
 
@@ -50,13 +50,13 @@ class Call(NamedTuple):
 
 Part: TypeAlias = Option | Columns | Call
 Remedy: TypeAlias = str | tuple[str | Part, ...]
-"""What to do: text, with the options and functions to use standing in it as data."""
+"""What to do: text, in which options and functions are data."""
 
 Spelling: TypeAlias = Callable[[Part], str]
 
 
 def spelled(remedy: Remedy, spelling: Spelling = str) -> str:
-    """A remedy in words, its options as Python writes them or as another outlet does.
+    """Returns a remedy in words; ``spelling`` writes its options, by default as Python does.
 
     >>> remedy = ("correct the fix, or pass ", Option("skip_bad", True))
     >>> spelled(remedy), spelled(remedy, lambda option: f"--{option.name}")
@@ -68,18 +68,18 @@ def spelled(remedy: Remedy, spelling: Spelling = str) -> str:
 
 
 def joined(*remedies: Remedy) -> tuple[str | Part, ...]:
-    """Remedies one after the other."""
+    """Joins remedies."""
     return tuple(part for remedy in remedies for part in ((remedy,) if isinstance(remedy, str) else remedy))
 
 
 def sentence(place: object, reason: str, remedy: Remedy, spelling: Spelling = str) -> str:
-    """``place: reason; remedy``, without what is empty; names of files and values in it are harmless to show."""
+    """Returns ``place: reason; remedy`` without empty parts; names and values in it are safe to show."""
     words = f"{place}: {reason}" if place else reason
     return harmless(f"{words}; {spelled(remedy, spelling)}" if remedy else words)
 
 
 def some_names(names: Sequence[str], most: int = 5) -> str:
-    """The first names of a list, the others by number.
+    """Returns the first names of a list, and the number of the others.
 
     >>> some_names(["ana"]), some_names([f"p{i}" for i in range(7)])
     ('ana', 'p0, p1, p2, p3, p4 and 2 more')
@@ -117,7 +117,7 @@ class AstrayError(Exception):
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
-        """The whole in words; ``spelling`` says how an option is given."""
+        """Returns the whole error in words; ``spelling`` writes its options."""
         return sentence(self.place, self.reason, self.remedy, spelling)
 
 
@@ -126,11 +126,11 @@ class DataError(AstrayError, ValueError):
 
 
 class TrainingError(AstrayError, RuntimeError):
-    """Learning broke down (a loss that is not a number, a reward that explodes); the previous model stands."""
+    """Learning failed (a loss that is not a number, a reward that explodes); the previous model is unchanged."""
 
 
 class NotFittedError(AstrayError, AttributeError):
-    """A result was asked of something that has not been fitted yet."""
+    """The object has not been fitted yet, so it has no results."""
 
 
 class InUseError(AstrayError, RuntimeError):
@@ -146,8 +146,8 @@ class ModelFileError(AstrayError, ValueError):
 
 
 class UnknownAgentWarning(UserWarning):
-    """Trips are of agents that the model does not know: there is nothing to measure them by, so they are for review."""
+    """The model does not know the agents of some trips and cannot measure these, so they go to review."""
 
 
 class OverlapWarning(UserWarning):
-    """Runs to learn from share steps: they are not independent, so p-values promise too much."""
+    """Runs to learn from share steps, so they are not independent, and p-values are too optimistic."""

@@ -1,4 +1,4 @@
-"""Optional packages: which extra of astray brings them, and the error that names it where one is missing."""
+"""Imports optional packages, or raises an error that names the extra of astray that installs them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ from astray.core.errors import MissingPackageError, Remedy, joined
 def require_extra(extra: str, purpose: str, *packages: str, otherwise: Remedy = "") -> None:
     """Imports the packages of an extra, or raises an error that says how to install them.
 
-    Parameters
-    ----------
-    extra
-        The extra that brings the packages, such as ``learn``.
-    purpose
-        What needs them, as the subject of the error's sentence.
-    packages
-        The packages to import.
-    otherwise
-        A second remedy, where the purpose can be reached without the packages.
+    ``purpose`` is the subject of the error's sentence; ``otherwise`` is a second remedy, if there is a way without the
+    packages.
 
-    Examples
-    --------
     >>> require_extra("learn", "learning a reward", "no_such_package")
     Traceback (most recent call last):
     ...

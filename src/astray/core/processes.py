@@ -1,4 +1,4 @@
-"""Work spread over processes: the one pool, and the one way to hold back interrupts."""
+"""Spreads work over processes, and holds interrupts back."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ AHEAD = 4  # tasks for each process that are under way, or done before their tur
 
 
 def cores(n_jobs: int) -> int:
-    """The number of processes that ``n_jobs`` asks for; -1 for as many as there are cores to run on."""
+    """Returns the number of processes that ``n_jobs`` asks for; -1 means one for each core."""
     if n_jobs != -1:
         return max(1, n_jobs)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Drain:
-    """In the place of a task: nothing after it is begun before everything up to it is done and was looked at."""
+    """A task that separates others: those after it begin only when the results of those before it were consumed."""
 
 
 def spread(
@@ -42,12 +42,11 @@ def spread(
     ahead: int = AHEAD,
     executor: Executor | None = None,
 ) -> Generator[Result, None, None]:
-    """The results of tasks, in their order; by this process if ``n_processes`` is 1, or by any executor.
+    """Yields the results of tasks in order; this process does the work if ``n_processes`` is 1.
 
-    A process keeps the work that it was given first, and its state. A task is made when there is room for it, so that
-    memory does not grow with their number; one that is a future already is waited for in its turn. Close it
-    (:func:`contextlib.closing`): what is under way is given up when the iteration is left, and when this process is
-    killed.
+    Each process, or the ``executor``, keeps the first ``work`` that it received, with its state. A task is taken from
+    ``tasks`` only when there is room for it, so memory does not grow with their number; a task may be a future. Close
+    the generator (:func:`contextlib.closing`) to cancel unfinished tasks; they also end when this process is killed.
 
     >>> list(spread(abs, [-1, 2], 1))
     [1, 2]
@@ -67,7 +66,7 @@ def spread(
 def _in_turn(
     submit: Callable[[Task], Future[Result]], tasks: Iterable[Task | Future[Result] | Drain], most: int
 ) -> Generator[Result, None, None]:
-    """The results of tasks in their order, of which at most so many are under way or done before their turn."""
+    """Yields the results of tasks in order; at most ``most`` tasks are submitted and not yet consumed."""
     waiting: deque[Future[Result]] = deque()
     try:
         for task in tasks:
@@ -85,8 +84,8 @@ def _in_turn(
 
 @contextlib.contextmanager
 def _pool(work: Callable[[Any], Any], n_processes: int) -> Iterator[Executor]:
-    """Processes of this machine, which end when the block does, or with this process."""
-    # Processes that begin anew: a fork would copy the locks that the threads of libraries hold.
+    """Yields a pool of processes, which end with the block or with this process."""
+    # A fork would copy the locks that the threads of libraries hold.
     context = multiprocessing.get_context("spawn")
     lifeline, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(n_processes, context, _begin, (work, lifeline))
@@ -107,17 +106,17 @@ def _pool(work: Callable[[Any], Any], n_processes: int) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the end of the block; processes that start in it never get Ctrl-C.
+    """Delays Ctrl-C and SIGTERM until the end of the block; processes that start in it never get Ctrl-C.
 
-    Ctrl-C goes to all processes of a terminal, and the one that gives the work ends the others. A new process inherits
-    which signals are blocked, so that it is not interrupted even while it imports.
+    A terminal sends Ctrl-C to all its processes, and the main one ends the others. A new process inherits the blocked
+    signals, so it is not interrupted even while it imports.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not everywhere
         yield
         return
-    resource_tracker.ensure_running()  # a process of multiprocessing's own; its start would unblock what is blocked
+    resource_tracker.ensure_running()  # its first start would unblock the signals
     late: list[int] = []
-    mine = threading.current_thread() is threading.main_thread()  # signals are handled there alone
+    mine = threading.current_thread() is threading.main_thread()  # only it handles signals
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if mine and signal.getsignal(n) is not None]
     before = {number: signal.signal(number, lambda number, _: late.append(number)) for number in numbers}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -132,46 +131,38 @@ def undisturbed() -> Iterator[None]:
 
 
 class Aside(Generic[Task, Result]):
-    """One more process, for work that must not hold this one up; started when it is first needed.
+    """Runs work in a second process, so that this one need not wait; starts the process when it is first needed.
 
-    ``work`` is sent to it once, and keeps its state there. If the process is killed, what it had to do fails with
-    :class:`~astray.core.errors.AstrayError`, and the next task has a new one.
+    The process receives ``work`` once, and keeps its state. If it is killed, its unfinished tasks fail with
+    :class:`~concurrent.futures.process.BrokenProcessPool`, and the next task starts a new process.
     """
 
     def __init__(self, work: Callable[[Task], Result]) -> None:
         self._work = work
         self._lock = threading.Lock()
-        self._pool: ProcessPoolExecutor | None = None
-        self._held: list[Connection] = []
+        self._pool: Executor | None = None
+        self._running = contextlib.ExitStack()
 
     def submit(self, task: Task) -> Future[Result]:
-        """Have a task done, after those that were given before."""
+        """Submits a task, to be done after those before it."""
         with self._lock, undisturbed():
             try:
-                return self._running().submit(_perform, task)
+                return self._started().submit(_perform, task)
             except BrokenProcessPool:
                 self._stop()
-                return self._running().submit(_perform, task)
+                return self._started().submit(_perform, task)
 
-    def _running(self) -> ProcessPoolExecutor:
+    def _started(self) -> Executor:
         if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            lifeline, held = context.Pipe(duplex=False)
-            self._pool, self._held = ProcessPoolExecutor(1, context, _begin, (self._work, lifeline)), [held, lifeline]
+            self._pool = self._running.enter_context(_pool(self._work, 1))
         return self._pool
 
     def _stop(self) -> None:
-        pool, self._pool = self._pool, None
-        for end in self._held[:1]:
-            end.close()  # the process ends with it
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
-        for end in self._held[1:]:
-            end.close()
-        self._held = []
+        self._pool = None
+        self._running.close()
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Ends the process, whatever it is doing."""
         with self._lock:
             self._stop()
 
@@ -182,7 +173,7 @@ _work: Callable[[Any], Any]
 
 
 def _begin(work: Callable[[Any], Any], lifeline: Connection) -> None:
-    """Keep the work, and end when the process that holds the other end of the lifeline has ended."""
+    """Keeps the work, and ends this process when the one at the other end of the lifeline has ended."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
@@ -198,13 +189,13 @@ def _perform(task: Any) -> Any:
     return _work(task)
 
 
-MOST_KEPT = 2  # works whose state a process of an executor keeps
+MOST_KEPT = 2  # states of work that a process of an executor keeps
 _kept: OrderedDict[str, Callable[[Any], Any]] = OrderedDict()
 _one_at_a_time = threading.Lock()  # an executor may have several threads in a process
 
 
 def _perform_kept(key: str, work: Callable[[Any], Any], task: Any) -> Any:
-    """Do a task for an executor whose processes have no beginning of ours: the first work under a key is kept."""
+    """Does a task in a process of another executor, which keeps the first work that it receives under a key."""
     with _one_at_a_time:
         work = _kept.setdefault(key, work)
         while len(_kept) > MOST_KEPT:

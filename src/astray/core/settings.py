@@ -4,16 +4,11 @@ A declaration gives the flag (``--eps``), the name in a TOML file (``eps``) and 
 parameter of the detectors that take it, and its line in the documentation. A flag overrides the environment, and the
 environment overrides the file.
 
-Why this is not a library. pydantic-settings reads files, environment and types, and would replace the sixty lines that
-parse values. But the same fields are the constructors of the detectors, which also take functions and objects; typer
-wants them as flags; an error names the place where the value was given and the setting that was probably meant; ``eps``
-and ``false_alarm_rate`` replace each other from layer to layer; and a command must know which settings were given, as
-opposed to left at their default. All of that would have to be built around pydantic's models, with its errors
-translated: that is longer, and adds six packages to those that astray needs. msgspec converts types, but knows no
-layers. typer reads the environment, but no file, and each flag by itself.
+pydantic-settings would replace the sixty lines that parse values, but not the rest: the same fields are constructors of
+detectors, which also take functions; errors name the place of a value and the setting that was probably meant; ``eps``
+and ``false_alarm_rate`` replace each other; and commands must know which settings were given.
 
-The names of formats and aspects stand here as words of the help, which must answer without importing the readers or the
-reward; what they name is registered in ``readers/`` and in the reward. Tests hold the two equal.
+The help lists formats and aspects without importing readers or reward, so their names are repeated here; tests compare.
 """
 
 from __future__ import annotations
@@ -456,16 +451,10 @@ class Settings(
     ) -> Settings:
         """Collects the settings of a file, then of the environment, then of flags; each layer overrides the last.
 
-        Parameters
-        ----------
-        config
-            A TOML file with settings at its top level; by default the one that ``ASTRAY_CONFIG`` names, if any.
-        environ
-            The environment. Misspelt settings are refused; other names that begin with ``ASTRAY_`` are ignored.
-        flags
-            Setting to value; None means that the flag was not given.
+        The TOML file is ``config``, or else the one that ``ASTRAY_CONFIG`` names. Misspelt settings in the environment
+        are errors; other names that begin with ``ASTRAY_`` are ignored. A flag that is None was not given.
         """
-        environ = {} if environ is None else environ
+        environ = environ or {}
         named = environ.get(f"{PREFIX}CONFIG")
         file = config if config is not None else Path(named) if named else None
         of_file = {name: (value, f"{name} in {file}") for name, value in ({} if file is None else _read(file)).items()}

@@ -1,4 +1,4 @@
-"""A snapshot: what a live object holds, as one row of numbers that it can be restored from."""
+"""Snapshots: the state of a live object as one row of numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANEW = "start with a new state file"
 
 
 class Snapshot:
-    """Numbers that are put on in one order and taken off in the same.
+    """A row of numbers; they are read back in the order in which they were put.
 
     >>> snapshot = Snapshot()
     >>> snapshot.put(1.5, None, True)
@@ -32,44 +32,44 @@ class Snapshot:
         self._at = 0
 
     def put(self, *values: float | None) -> None:
-        """Put numbers on; None is not a number."""
+        """Appends numbers; None becomes NaN."""
         self.numbers.extend([np.nan if v is None else v for v in values])
 
     def put_many(self, values: Iterable[float]) -> None:
-        """Put a row of numbers on, with its length."""
+        """Appends a row of numbers, with its length."""
         row = array("d", values)
         self.numbers.append(len(row))
         self.numbers.extend(row)
 
     def put_text(self, text: str) -> None:
-        """Put a text on, letter by letter."""
+        """Appends a text, letter by letter."""
         self.put_many(map(ord, text))
 
     def text(self) -> str:
-        """The next text."""
+        """Returns the next text."""
         return "".join(chr(int(letter)) for letter in self.many())
 
     def take(self) -> float:
-        """The next number."""
+        """Returns the next number."""
         if self._at >= len(self.numbers):
             raise DataError("the state of a live trip ends too early", remedy=ANEW)
         self._at += 1
         return self.numbers[self._at - 1]
 
     def count(self) -> int:
-        """The next number, which counts something."""
+        """Returns the next number, which must be a count."""
         value = self.take()
         if not 0 <= value < 2**53:
-            raise DataError("the state of a live trip holds a count that is none", remedy=ANEW)
+            raise DataError("the state of a live trip holds an impossible count", remedy=ANEW)
         return int(value)
 
     def maybe(self) -> float | None:
-        """The next number, or None."""
+        """Returns the next number, or None."""
         value = self.take()
         return None if np.isnan(value) else value
 
     def many(self) -> array[float]:
-        """The next row of numbers."""
+        """Returns the next row of numbers."""
         n = self.count()
         if self._at + n > len(self.numbers):
             raise DataError("the state of a live trip ends too early", remedy=ANEW)

@@ -1,4 +1,4 @@
-"""Text for people: how many of something, and names that do no harm wherever they are shown."""
+"""Text for people: numbers with their nouns, and names that are safe to show anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def number_of(n: float, what: str) -> str:
-    """So many of something.
+    """Returns a number with its noun.
 
     >>> number_of(1, "trip"), number_of(1200, "fix"), number_of(1.0, "past trip")
     ('1 trip', '1,200 fixes', '1 past trip')
@@ -23,9 +23,9 @@ def number_of(n: float, what: str) -> str:
 
 
 def harmless(text: str, *, lines: bool = False) -> str:
-    r"""Text that cannot command a terminal, break a file or turn its neighbours around: what could is spelled out.
+    r"""Returns text with the characters escaped that could control a terminal, break a file or reverse the writing.
 
-    ``lines``: it is of several lines, which stay.
+    ``lines`` keeps line breaks.
 
     >>> print(harmless("ana\x1b[2J\n\u202e"), harmless("one\ntwo", lines=True))
     ana\x1b[2J\n\u202e one
@@ -35,7 +35,7 @@ def harmless(text: str, *, lines: bool = False) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text in which everything is seen: letters that show nothing, or are none, are spelled out.
+    r"""Returns text with all invisible characters escaped.
 
     >>> print(printable("12:05\ufeff"), printable("7\u3000E"))
     12:05\ufeff 7\u3000E
@@ -44,7 +44,7 @@ def printable(text: str) -> str:
 
 
 def drawn(text: str) -> str:
-    r"""Harmless text for a picture, in which matplotlib finds no formula.
+    r"""Returns harmless text for a picture, in which matplotlib finds no formula.
 
     >>> drawn("$5 to $6")
     '\\$5 to \\$6'
@@ -53,7 +53,7 @@ def drawn(text: str) -> str:
 
 
 def shortened(text: str, most: int = 32) -> str:
-    """The beginning of a text that is too long to be shown whole.
+    """Returns the text, cut off if it is too long.
 
     >>> shortened("ana"), shortened("a-very-long-name", most=8)
     ('ana', 'a-very-…')
@@ -62,7 +62,7 @@ def shortened(text: str, most: int = 32) -> str:
 
 
 def in_a_cell(text: str) -> str:
-    """Text for a cell of a CSV file, which no spreadsheet takes for a formula; numbers stay as they are.
+    """Returns text for a cell of a CSV file, which no spreadsheet takes for a formula; numbers stay as they are.
 
     >>> in_a_cell("=cmd()"), in_a_cell("-7.5"), in_a_cell("ana")
     ("'=cmd()", '-7.5', 'ana')

@@ -1,7 +1,7 @@
-"""One thread for sums: how many a machine has must not show in a result.
+"""Limits libraries to one thread, so that results do not depend on the number of cores.
 
-A library that multiplies matrices on several threads cuts them in as many parts, and adds up in another order. Matrices
-are small here, so more threads are slower, too. :mod:`astray.core.processes` spreads work over processes instead.
+A library that multiplies matrices on several threads adds the numbers in another order. The matrices here are small, so
+more threads would also be slower. :mod:`astray.core.processes` spreads work over processes instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Library(NamedTuple):
 
     get: Callable[[], int]
     set: Callable[[int], object]
-    is_shared: bool  # whether it has one number for the process, or one for each thread that calls it
+    is_shared: bool  # True: one setting for the process; False: one for each calling thread
 
 
 _lock = threading.Lock()
@@ -31,9 +31,9 @@ _before: list[tuple[_Library, int]] = []  # of shared libraries, before the firs
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let numpy and, where it is loaded, torch work on one thread; afterwards on as many as before.
+    """Lets numpy and, if it is loaded, torch work on one thread; restores their numbers of threads afterwards.
 
-    Where their number is the whole process's, it is given back when the last one who asked for one thread has left.
+    A number that applies to the whole process is restored when the last such block ends.
     """
     global _inside
     with _lock:
@@ -55,12 +55,12 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _of_numpy() -> tuple[_Library, ...]:
-    import numpy  # noqa: F401  (what is not loaded is not found)
+    import numpy  # noqa: F401  (only loaded libraries are found)
 
     return tuple(
         _Library(
             library.get_num_threads,
-            # threadpoolctl lets only the first thread change what is shared; here all of them agree.
+            # threadpoolctl lets only the first thread change a shared number; here all threads want the same.
             getattr(library, "_real_set_num_threads", library.set_num_threads),
             library.internal_api != "mkl" and getattr(library, "threading_layer", "") != "openmp",
         )

@@ -68,10 +68,10 @@ _RARE_BODIES = (
 
 def moments(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Converts columns of seconds since 1970 to date-times in UTC, to the microsecond."""
-    return frame.with_columns((pl.col(*names) * 1e6).round().cast(pl.Int64).cast(pl.Datetime("us", "UTC")))
+    return frame.with_columns(as_moments(frame[name]).alias(name) for name in names)
 
 
-def as_moments(seconds: Sequence[float | None] | NDArray[np.float64]) -> pl.Series:
+def as_moments(seconds: Sequence[float | None] | NDArray[np.float64] | pl.Series) -> pl.Series:
     """Returns seconds since 1970 as a column of date-times in UTC, to the microsecond.
 
     >>> as_moments([1.5, None]).to_list()

@@ -16,7 +16,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import DataError
-from astray.core.grouping import FIX_COLUMNS, Grouped, as_text, check, group_fixes, group_frame, join_steps
+from astray.core.grouping import FIX_COLUMNS, Grouped, as_text, check
+from astray.core.trajectory_inputs import group_fixes, group_frame, join_steps
 from astray.core.trip_ids import TripId
 
 Array = NDArray[Any]
@@ -248,7 +249,7 @@ class Trajectories:
     @property
     def is_gps(self) -> bool:
         """Returns True if these are GPS fixes (``time``, ``lat``, ``lon``)."""
-        return all(name in self.columns for name in FIX_COLUMNS)
+        return self.holds(*FIX_COLUMNS)
 
     def holds(self, *columns: str) -> bool:
         """Returns True if there are these columns."""

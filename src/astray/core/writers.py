@@ -18,7 +18,7 @@ from astray.core import atomic
 from astray.core.atomic import replacing
 from astray.core.errors import AstrayError
 from astray.core.text import in_a_cell
-from astray.core.times import moments as moments
+from astray.core.times import as_moments, moments
 from astray.core.trajectories import Trajectories
 from astray.core.zones import local_text
 
@@ -201,8 +201,7 @@ def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[
             "there are no places in this table, so it cannot be GeoJSON", remedy="write .parquet, .csv or .jsonl"
         )
     places = np.column_stack([trips.columns["lon"], trips.columns["lat"]]).round(7)
-    times = moments(pl.DataFrame({"time": trips.columns["time"]}), "time")
-    clock = _textual(times)["time"].to_list()
+    clock = _textual(pl.DataFrame({"time": as_moments(trips.columns["time"])}))["time"].to_list()
     for i, row in enumerate(_textual(frame).iter_rows(named=True)):
         a, b = trips.offsets[i : i + 2].tolist()
         line = places[a:b].tolist()

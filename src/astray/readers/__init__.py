@@ -22,7 +22,6 @@ from astray.readers.position_files import FixOptions
 from astray.readers.read_report import Assumption, Intake, Progress, ReadWarning, Report, Skipped, share_of
 from astray.readers.reader import InputFile, Request
 from astray.readers.table import TableOptions, iter_table, read_frame, read_table
-from astray.readers.table_files import open_table
 from astray.readers.trip_building import report_odd_trips
 
 __all__ = [
@@ -204,7 +203,7 @@ def _without_other_tables(
         return groups
     kept = []
     for file in groups["table"]:
-        table = file.table or open_table(file.path)
+        table = file.open()
         if {"lat", "lon"} <= candidates(table.names).keys():
             kept.append(file._replace(table=table))
         else:

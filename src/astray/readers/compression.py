@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from astray.core.errors import DataError, Place
+from astray.core.errors import DataError
+from astray.readers.read_report import raising_data_errors
 
 MAX_BYTES = 8 << 30
 """The largest size that one compressed file may unpack to."""
@@ -208,28 +209,22 @@ def _copied(path: Path, stream: IO[bytes], file: Path, done: int) -> int:
     return done
 
 
-@contextmanager
-def _raising_data_errors(path: Path) -> Iterator[None]:
-    place = Place(str(path))
-    try:
-        yield
-    except DataError as error:
-        error.place = error.place or place
-        raise
-    except OSError as error:
-        if error.errno is not None:
-            raise DataError(f"{error.strerror}", place=place, remedy="check the file and the disk") from error
-        raise _broken(place, error) from error  # gzip and bz2 raise OSError without a number
-    except Exception as error:
-        if not isinstance(error, _BROKEN) and type(error).__name__ != "ZstdError":
-            raise
-        raise _broken(place, error) from error
-
-
 # zipfile raises NotImplementedError for a compression method that it does not know.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, ValueError)
 
 
-def _broken(place: Place, error: Exception) -> DataError:
-    what = str(error) or type(error).__name__
-    return DataError(f"it cannot be unpacked ({what})", place=place, remedy="pack or fetch it again")
+@contextmanager
+def _raising_data_errors(path: Path) -> Iterator[None]:
+    """Turns the errors of the operating system and of the unpackers into a DataError that names the file."""
+    with raising_data_errors(path, "it cannot be unpacked", "pack or fetch it again"):
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as error:
+            # gzip and bz2 raise an OSError without a number for a damaged file.
+            is_broken = error.errno is None if isinstance(error, OSError) else isinstance(error, _BROKEN)
+            if not is_broken and type(error).__name__ != "ZstdError":
+                raise
+            what = str(error) or type(error).__name__
+            raise DataError(f"it cannot be unpacked ({what})", remedy="pack or fetch it again") from error

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from astray.core.fixes import REQUIRED, Fault
 from astray.core.times import POLARS_ERRORS
 from astray.readers.column_roles import header_score
 from astray.readers.read_report import Intake, Progress
-from astray.readers.table_blocks import Block
+from astray.readers.table_blocks import Block, Table
 from astray.readers.text_files import BLOCK_BYTES, blocks_of_lines, decoded, ends_lines_with_returns
 
 DELIMITERS = (",", ";", "\t", "|", " ")
@@ -42,16 +43,16 @@ class Dialect:
 def open_delimited(
     path: Path,
     head: bytes,
-    *,
     delimiter: str | None = None,
     encoding: str | None = None,
     names: Sequence[str] | None = None,
-) -> DelimitedTable:
-    """Finds the delimiter and the header in the beginning of a file; ``names`` are the columns if it has no header.
+) -> Table:
+    """Opens delimited text after finding the delimiter and the header; ``names`` are the columns if it has no header.
 
     The header is the first line, unless a later line, and not the first, names time, latitude and longitude.
     """
-    return DelimitedTable(path, _sniff(path, head, delimiter, encoding, names))
+    dialect = _sniff(path, head, delimiter, encoding, names)
+    return Table(dialect.names, partial(read_blocks, path, dialect), dialect.lines_above)
 
 
 def _sniff(
@@ -111,67 +112,37 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class DelimitedTable:
-    """A delimited text file whose dialect is known; its rows are numbered by lines."""
+def read_blocks(
+    path: Path, dialect: Dialect, wanted: Mapping[str, int], intake: Intake, progress: Progress | None, max_rows: int
+) -> Iterator[Block]:
+    """Yields the rows of a file whose dialect is known, numbered by lines; see :data:`~.table_blocks.Blocks`.
 
-    path: Path
-    dialect: Dialect
-    block_bytes: int = BLOCK_BYTES
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Returns the names of the columns."""
-        return self.dialect.names
-
-    @property
-    def lines_above(self) -> int:
-        """Returns the number of lines above the column names that are not part of the table."""
-        return self.dialect.lines_above
-
-    def blocks(
-        self,
-        wanted: Mapping[str, int],
-        intake: Intake,
-        *,
-        progress: Progress | None = None,
-        max_rows: int | None = None,
-    ) -> Iterator[Block]:
-        """Yields the rows in order; ``wanted`` maps the names in the result to positions in :attr:`names`.
-
-        A row with more fields than the header is bad data; missing fields are null.
-        """
-        for block in self._parsed_blocks(wanted, intake, progress):
-            step = max_rows or max(block.frame.height, 1)
-            for start in range(0, block.frame.height, step):
-                here = slice(start, start + step)
-                yield Block(block.frame[here], block.rows[here])
-
-    def _parsed_blocks(self, wanted: Mapping[str, int], intake: Intake, progress: Progress | None) -> Iterator[Block]:
-        path, dialect = self.path, self.dialect
-        line, skip = 1, dialect.header_lines
-        encoding, size = dialect.encoding, self.block_bytes
-        for text in blocks_of_lines(path, intake, encoding=encoding, block_bytes=size, progress=progress):
-            start = 0
-            while skip and start < len(text):
-                start = text.index(b"\n", start) + 1
-                skip, line = skip - 1, line + 1
-            body = text[start:].removeprefix(b"\xef\xbb\xbf")
-            if not body.strip():
-                line += body.count(b"\n")
-                continue
-            frame, rows = _parse(path, body, dialect, wanted, line)
+    A row with more fields than the header is bad data; missing fields are null.
+    """
+    line, skip = 1, dialect.header_lines
+    for text in blocks_of_lines(path, intake, dialect.encoding, BLOCK_BYTES, progress):
+        start = 0
+        while skip and start < len(text):
+            start = text.index(b"\n", start) + 1
+            skip, line = skip - 1, line + 1
+        body = text[start:].removeprefix(b"\xef\xbb\xbf")
+        if not body.strip():
             line += body.count(b"\n")
-            blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
-            if blank.any():
-                intake.report.note(f"{path}: blank rows were passed over")
-            too_long = Fault(
-                frame["more"].is_not_null().to_numpy(),
-                f"more fields than the {len(dialect.names)} columns",
-                "quote fields that contain the delimiter, and mind decimal commas",
-            )
-            good = intake.good_rows(path, rows, [too_long]) & ~blank
-            yield Block(frame.drop("more"), rows).filter(good)
+            continue
+        frame, rows = _parse(path, body, dialect, wanted, line)
+        line += body.count(b"\n")
+        blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
+        if blank.any():
+            intake.report.note(f"{path}: blank rows were passed over")
+        too_long = Fault(
+            frame["more"].is_not_null().to_numpy(),
+            f"more fields than the {len(dialect.names)} columns",
+            "quote fields that contain the delimiter, and mind decimal commas",
+        )
+        good = intake.good_rows(path, rows, [too_long]) & ~blank
+        frame, rows = Block(frame.drop("more"), rows).filter(good)
+        for low in range(0, frame.height, max_rows):
+            yield Block(frame[low : low + max_rows], rows[low : low + max_rows])
 
 
 def _parse(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:

@@ -11,7 +11,7 @@ import polars as pl
 
 from astray.core.errors import DataError
 from astray.core.fixes import candidates
-from astray.core.grouping import as_polars
+from astray.core.trajectory_inputs import as_polars
 
 DEGREES = 4326
 """The EPSG code of longitude and latitude in degrees."""

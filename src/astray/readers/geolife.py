@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError, Place
 from astray.core.fixes import Fault, place_faults
-from astray.core.grouping import sort_by_time
+from astray.core.grouping import FIX_COLUMNS, sort_by_time
 from astray.core.times import POLARS_ERRORS
 from astray.core.trajectories import Trajectories
-from astray.readers import geolife_cache
+from astray.readers.geolife_cache import read_cached
 from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors
 from astray.readers.reader import InputFile, Reader, Request
 from astray.readers.trip_building import build_trips
@@ -40,8 +40,7 @@ _SCHEMA = {name: pl.Float64 if name in ("lat", "lon") else pl.String for name in
 _TITLE = b"geolife trajectory"
 
 
-@dataclass(frozen=True)
-class _Plt:
+class _Plt(NamedTuple):
     """One file of the folder."""
 
     path: Path
@@ -50,17 +49,14 @@ class _Plt:
     modified: int
 
 
-@dataclass(frozen=True)
-class _Parsed:
-    """The rows of some files, one after the other, and their faults."""
+class _Parsed(NamedTuple):
+    """The rows of some files, one after the other; a file with faults or with an error stands alone."""
 
     files: Sequence[_Plt]
-    broken: dict[int, DataError]
     lengths: NDArray[np.int64]
-    time: NDArray[np.float64]
-    lat: NDArray[np.float64]
-    lon: NDArray[np.float64]
+    columns: dict[str, NDArray[np.float64]]
     faults: Sequence[Fault]
+    error: DataError | None = None
 
 
 @dataclass(frozen=True)
@@ -97,22 +93,15 @@ def read_geolife(
 
 
 def _read_folder(path: Path, request: Request) -> Trajectories:
-    (users, cache), intake, progress = (request.options.users, request.options.cache), request.intake, request.progress
-    chosen = [users] if isinstance(users, (str, int)) else users
-    files = _list_files(path, None if chosen is None else [_user(user) for user in chosen])
-    if cache is None:
+    options, intake, progress = request.options, request.intake, request.progress
+    users = [options.users] if isinstance(options.users, (str, int)) else options.users
+    names = None if users is None else [f"{user:03d}" if isinstance(user, int) else str(user) for user in users]
+    files = _list_files(path, names)
+    if options.cache is None:
         return _parse_files(files, intake, progress)
-    target = Path(cache)
-    geolife_cache.refuse_folder(target)
     key = _key(files, intake.skip_bad)
-    trips = geolife_cache.load(target, key, intake)
-    if trips is None:
-        # The cache stores the report of this reading, without what the report may hold of earlier ones.
-        fresh = Intake(intake.skip_bad, Report())
-        trips = _parse_files(files, fresh, progress)
-        geolife_cache.save(target, key, trips, fresh)
-        intake.report.update(fresh.report.to_dict())
-    elif progress is not None:
+    trips = read_cached(Path(options.cache), key, intake, lambda fresh: _parse_files(files, fresh, progress))
+    if progress is not None:
         total = sum(file.size for file in files)
         progress(total, total)
     return trips
@@ -128,10 +117,6 @@ def is_geolife(path: Path) -> bool:
     if path.is_file():
         return path.suffix.lower() == ".plt"
     return any(True for _ in _folders(path))
-
-
-def _user(name: str | int) -> str:
-    return f"{name:03d}" if isinstance(name, int) else str(name)
 
 
 def _folders(path: Path) -> Iterator[tuple[str, Path]]:
@@ -180,25 +165,29 @@ def _key(files: Sequence[_Plt], skip_bad: bool) -> str:
 
 
 def _parse_files(files: Sequence[_Plt], intake: Intake, progress: Progress | None) -> Trajectories:
-    groups = _groups(files)
     total, done = sum(file.size for file in files), 0
-    columns: dict[str, list[NDArray[np.float64]]] = {"time": [], "lat": [], "lon": []}
+    columns: dict[str, list[NDArray[np.float64]]] = {name: [] for name in FIX_COLUMNS}
     kept: list[_Plt] = []
     lengths: list[NDArray[np.int64]] = []
-    for parsed in _in_parallel(groups):
-        good, counts = _good_rows(parsed, intake)
-        for name, values in (("time", parsed.time), ("lat", parsed.lat), ("lon", parsed.lon)):
-            columns[name].append(values if good is None else values[good])
-        kept += [file for file, count in zip(parsed.files, counts.tolist(), strict=True) if count]
-        lengths.append(counts[counts > 0])
-        done += sum(file.size for file in parsed.files)
-        if progress is not None:
-            progress(done, total)
+    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="geolife")
+    try:
+        for group in pool.map(_parse, _groups(files)):
+            for parsed in group:
+                counts, found = _good_rows(parsed, intake)
+                for name, values in found.items():
+                    columns[name].append(values)
+                kept += [file for file, count in zip(parsed.files, counts.tolist(), strict=True) if count]
+                lengths.append(counts[counts > 0])
+                done += sum(file.size for file in parsed.files)
+            if progress is not None:
+                progress(done, total)
+    finally:
+        pool.shutdown(cancel_futures=True)
     if not kept:
         raise intake.nothing_usable(files[0].path, "fix")
     offsets = np.r_[0, np.cumsum(np.concatenate(lengths))]
     # One column at a time, each freed as it is joined: the peak is 4/3 of the result.
-    arrays = {name: np.concatenate(columns.pop(name)) for name in ("time", "lat", "lon")}
+    arrays = {name: np.concatenate(columns.pop(name)) for name in FIX_COLUMNS}
     sort_by_time(arrays, offsets)
     for i in np.flatnonzero(arrays["time"][offsets[:-1]] < FIRST_YEAR).tolist():
         intake.report.assume(
@@ -221,40 +210,34 @@ def _groups(files: Sequence[_Plt]) -> list[list[_Plt]]:
     return groups
 
 
-def _in_parallel(groups: list[list[_Plt]]) -> Iterator[_Parsed]:
-    """Parses groups on a few threads, in order, never far ahead of the consumer, and stops when the consumer stops."""
-    pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="geolife")
-    waiting: deque[Future[_Parsed]] = deque()
+def _parse(files: Sequence[_Plt]) -> list[_Parsed]:
+    """Parses files together or, if one of them has an error or a fault, each by itself."""
     try:
-        for group in groups:
-            waiting.append(pool.submit(_parse, group))
-            if len(waiting) > 2 * WORKERS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        parsed = _parse_together(files)
+    except DataError as error:
+        parsed = _Parsed(files, np.zeros(len(files), np.int64), {}, [], error)
+    if len(files) > 1 and (parsed.error is not None or any(fault.rows.any() for fault in parsed.faults)):
+        return [part for file in files for part in _parse([file])]
+    return [parsed]
 
 
-def _parse(files: Sequence[_Plt]) -> _Parsed:
-    """Reads and parses some files at once."""
-    broken: dict[int, DataError] = {}
-    bodies: list[bytes] = []
-    lengths = np.zeros(len(files), np.int64)
-    for i, file in enumerate(files):
-        try:
-            bodies.append(_body(file.path))
-        except DataError as error:
-            broken[i] = error
-        else:
-            lengths[i] = bodies[-1].count(b"\n")
-    frame = _table(bodies)
-    if frame is None or frame.height != lengths.sum():
-        # A file is not text, or has rows that are not lines; parse one file at a time to find it.
-        if len(files) > 1:
-            return _joined(files, [_parse([file]) for file in files])
-        broken[0] = DataError("the file is not text", place=Place(str(files[0].path)), remedy="fetch it again")
-        frame, lengths = pl.DataFrame(schema=_SCHEMA), np.zeros(1, np.int64)
+def _parse_together(files: Sequence[_Plt]) -> _Parsed:
+    bodies = [_body(file.path) for file in files]
+    lengths = np.array([body.count(b"\n") for body in bodies], np.int64)
+    not_text = DataError("the file is not text", place=Place(str(files[0].path)), remedy="fetch it again")
+    try:
+        frame = pl.read_csv(
+            b"".join([",".join(_COLUMNS).encode() + b"\n", *bodies]),
+            schema=_SCHEMA,
+            columns=["lat", "lon", "date", "clock", "more"],
+            quote_char=None,
+            ignore_errors=True,
+            truncate_ragged_lines=True,
+        )
+    except POLARS_ERRORS as error:
+        raise not_text from error
+    if frame.height != lengths.sum():
+        raise not_text
     # A truncated number is still a number, so the length of the text shows whether date and time are whole.
     whole = (frame["date"].str.len_bytes() == 10) & (frame["clock"].str.len_bytes() == 8) & frame["more"].is_null()
     stamps = (frame["date"] + " " + frame["clock"]).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_unit="ms")
@@ -263,38 +246,7 @@ def _parse(files: Sequence[_Plt]) -> _Parsed:
     cut = ~whole.fill_null(False).to_numpy() | np.isnan(time)
     faults = [Fault(cut, "not seven fields ending in a date and a time", ""), *place_faults(lat, lon)]
     faults = [fault._replace(remedy="correct or delete the line") for fault in faults]
-    return _Parsed(files, broken, lengths, time, lat, lon, faults)
-
-
-def _table(bodies: Sequence[bytes]) -> pl.DataFrame | None:
-    """Returns all lines as one table, or None if polars cannot parse them together."""
-    try:
-        return pl.read_csv(
-            b"".join([",".join(_COLUMNS).encode() + b"\n", *bodies]),
-            schema=_SCHEMA,
-            columns=["lat", "lon", "date", "clock", "more"],
-            quote_char=None,
-            ignore_errors=True,
-            truncate_ragged_lines=True,
-        )
-    except POLARS_ERRORS:
-        return None
-
-
-def _joined(files: Sequence[_Plt], parts: Sequence[_Parsed]) -> _Parsed:
-    faults = [
-        Fault(np.concatenate([part.faults[j].rows for part in parts]), fault.reason, fault.remedy)
-        for j, fault in enumerate(parts[0].faults)
-    ]
-    return _Parsed(
-        files,
-        {i: part.broken[0] for i, part in enumerate(parts) if part.broken},
-        np.concatenate([part.lengths for part in parts]),
-        np.concatenate([part.time for part in parts]),
-        np.concatenate([part.lat for part in parts]),
-        np.concatenate([part.lon for part in parts]),
-        faults,
-    )
+    return _Parsed(files, lengths, {"time": time, "lat": lat, "lon": lon}, faults)
 
 
 def _body(path: Path) -> bytes:
@@ -319,26 +271,16 @@ def _body(path: Path) -> bytes:
     return body + b"\n"
 
 
-def _good_rows(parsed: _Parsed, intake: Intake) -> tuple[NDArray[np.bool_] | None, NDArray[np.int64]]:
-    """Returns a mask of the good rows (None: all are good) and their number in each file."""
-    for i, error in parsed.broken.items():
-        with intake.skipping_bad_file(parsed.files[i].path, n_files=2):
-            raise error
-    counts = parsed.lengths.copy()
-    bad = np.logical_or.reduce([fault.rows for fault in parsed.faults])
-    if not bad.any():
-        return None, counts
-    good = np.ones(len(parsed.time), dtype=np.bool_)
-    starts = np.r_[0, np.cumsum(parsed.lengths)]
-    for i in np.unique(np.searchsorted(starts, np.flatnonzero(bad), side="right") - 1).tolist():
-        here = slice(starts[i], starts[i + 1])
-        faults = [
-            Fault(f.rows[here], f.reason, f.remedy, None if f.values is None else f.values[here]) for f in parsed.faults
-        ]
-        lines = np.arange(parsed.lengths[i]) + HEADER_LINES + 1
-        good[here] = intake.good_rows(parsed.files[i].path, lines, faults)
-        counts[i] = good[here].sum()
-    return good, counts
+def _good_rows(parsed: _Parsed, intake: Intake) -> tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]:
+    """Returns the number of good rows in each file, and these rows."""
+    first = parsed.files[0].path
+    if parsed.error is not None:
+        with intake.skipping_bad_file(first, n_files=2):
+            raise parsed.error
+    if len(parsed.files) > 1:
+        return parsed.lengths, parsed.columns
+    good = intake.good_rows(first, np.arange(parsed.lengths[0]) + HEADER_LINES + 1, parsed.faults)
+    return np.array([good.sum()]), {name: values[good] for name, values in parsed.columns.items()}
 
 
 READER = Reader(

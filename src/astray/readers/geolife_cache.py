@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,22 @@ from astray.readers.read_report import Intake, Report
 _KEY, _TRIPS, _REPORT = "astray.key", "astray.core.trips", "astray.report"
 
 
-def load(path: Path, key: str, intake: Intake) -> Trajectories | None:
+def read_cached(path: Path, key: str, intake: Intake, parse: Callable[[Intake], Trajectories]) -> Trajectories:
+    """Returns what the file stores for this key, or else what ``parse`` returns, after storing that."""
+    if path.is_dir():
+        example = path / "geolife.parquet"
+        raise DataError("the cache is a folder", place=Place(str(path)), remedy=f'name a file, for example "{example}"')
+    trips = _load(path, key, intake)
+    if trips is None:
+        # The cache stores the report of this reading, without what the report may hold of earlier ones.
+        fresh = Intake(intake.skip_bad, Report())
+        trips = parse(fresh)
+        _save(path, key, trips, fresh.report)
+        intake.report.update(fresh.report.to_dict())
+    return trips
+
+
+def _load(path: Path, key: str, intake: Intake) -> Trajectories | None:
     """Returns the trajectories if the file is whole and was written for this key; else None."""
     try:
         metadata = pl.read_parquet_metadata(path)
@@ -43,7 +59,7 @@ def load(path: Path, key: str, intake: Intake) -> Trajectories | None:
     return trips
 
 
-def save(path: Path, key: str, trips: Trajectories, intake: Intake) -> None:
+def _save(path: Path, key: str, trips: Trajectories, report: Report) -> None:
     """Writes the trajectories whole or not at all: under a temporary name, then renamed.
 
     If that fails, the report says so; the next reading only takes longer.
@@ -53,18 +69,11 @@ def save(path: Path, key: str, trips: Trajectories, intake: Intake) -> None:
         "trajectory": trips.trajectory_ids.tolist(),
         "length": trips.lengths.tolist(),
     }
-    metadata = {_KEY: key, _TRIPS: json.dumps(labels), _REPORT: json.dumps(intake.report.to_dict())}
+    metadata = {_KEY: key, _TRIPS: json.dumps(labels), _REPORT: json.dumps(report.to_dict())}
     frame = pl.DataFrame({name: trips.columns[name] for name in FIX_COLUMNS})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             frame.write_parquet(file, metadata=metadata)
     except (OSError, *POLARS_ERRORS) as error:
-        intake.report.assume(path, f"the cache was not written ({error}), so the next reading will parse again")
-
-
-def refuse_folder(path: Path) -> None:
-    """Raises an error if the path of the cache is a folder."""
-    if path.is_dir():
-        example = path / "geolife.parquet"
-        raise DataError("the cache is a folder", place=Place(str(path)), remedy=f'name a file, for example "{example}"')
+        report.assume(path, f"the cache was not written ({error}), so the next reading will parse again")

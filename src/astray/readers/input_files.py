@@ -93,7 +93,7 @@ def _files_at(path: Path) -> list[Path]:
 
 @contextmanager
 def open_files(asked: PathOrPaths, intake: Intake) -> Iterator[OpenFiles]:
-    """Yields the files, unpacked where they are compressed; the unpacked ones vanish at the end of the context."""
+    """Yields the files, unpacked where they are compressed; deletes the unpacked ones at the end."""
     files = find_files(asked)
     compressed = {file for file in files if compression.is_compressed(file)}
     if not compressed:

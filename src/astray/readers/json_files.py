@@ -41,7 +41,8 @@ def iter_list(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
         begin = start.search(buffer)
         at = len(buffer) if begin is None else begin.end()
         while begin is not None:
-            at = _skip(buffer, at)
+            between = _BETWEEN.match(buffer, at)
+            at = at if between is None else between.end()
             if buffer[at : at + 1] == "]":
                 return
             problem: Exception | None = None
@@ -53,14 +54,9 @@ def iter_list(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
                 number, at = number + 1, end
                 yield entry
                 continue
-            more = text.read(max(CHUNK, len(buffer) - at))  # the entry may go on
+            more = text.read(max(CHUNK, len(buffer) - at))  # the entry may continue there
             if not more:
                 reason = f"the JSON is broken or cut off ({problem or 'the list has no end'})"
                 raise DataError(reason, place=Place(str(file), number + 1, "entry"), remedy="export it again")
             buffer, at = buffer[at:] + more, 0
     raise DataError("the list of entries was not found", remedy="export it again")
-
-
-def _skip(buffer: str, at: int) -> int:
-    between = _BETWEEN.match(buffer, at)
-    return at if between is None else between.end()

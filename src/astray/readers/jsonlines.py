@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,9 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
                 for feature in geojson.features(entry):
                     yield from geojson.fixes(feature, row, f"{file.stem}-{row}")
             else:
-                yield _position(entry, row)
+                fix = split_fix(entry)
+                agent, trip = optional_label("agent", fix.agent), optional_label("trajectory", fix.trajectory)
+                yield Position(row, agent or None, trip, fix.time, fix.lat, fix.lon)
         except DataError as error:
             intake.refuse(file, row, error.reason, error.remedy, unit=unit)
 
@@ -89,12 +91,6 @@ def _object(written: Any) -> dict[str, Any]:
     if written.get("_type") == "encrypted":
         raise DataError("an encrypted message of OwnTracks", remedy="decrypt it first")
     return written
-
-
-def _position(entry: Mapping[str, Any], row: int) -> Position:
-    fix = split_fix(entry)
-    agent, trip = optional_label("agent", fix.agent), optional_label("trajectory", fix.trajectory)
-    return Position(row, agent or None, trip, fix.time, fix.lat, fix.lon)
 
 
 READER = position_reader(positions, "line", lambda sample: is_jsonlines(sample.name, sample.text), SUFFIXES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +17,7 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError, Place
 from astray.readers.read_report import Intake, Progress, raising_data_errors
-from astray.readers.table_blocks import Block
-
-ROWS = 262_144
-"""The number of rows in a block."""
+from astray.readers.table_blocks import Block, Table
 
 PARQUET = (".parquet", ".pq", ".geoparquet")
 ARROW = (".feather", ".arrow", ".ipc")
@@ -33,51 +31,40 @@ def is_columnar(name: Path, head: bytes) -> bool:
     return head.startswith((b"PAR1", b"ARROW1", b"FEA1")) or name.suffix.lower() in (*PARQUET, *ARROW)
 
 
-class ParquetTable:
-    """A Parquet or Arrow file whose schema has been read; its first row is row 1."""
+def open_parquet(path: Path, head: bytes) -> Table:
+    """Opens a Parquet or Arrow file, of which only the schema is read; its first row is row 1."""
+    if head.startswith(b"FEA1"):
+        remedy = "write it again as version 2, or as Parquet"
+        raise DataError("Feather of version 1", place=Place(str(path)), remedy=remedy)
+    is_parquet = head.startswith(b"PAR1") or (not head.startswith(b"ARROW1") and path.suffix.lower() in PARQUET)
 
-    lines_above = 0
-
-    def __init__(self, path: Path, head: bytes) -> None:
-        if head.startswith(b"FEA1"):
-            remedy = "write it again as version 2, or as Parquet"
-            raise DataError("Feather of version 1", place=Place(str(path)), remedy=remedy)
-        is_parquet = head.startswith(b"PAR1") or (not head.startswith(b"ARROW1") and path.suffix.lower() in PARQUET)
-        self.path = path
-        self._kind = "Parquet" if is_parquet else "Arrow"
-        with self._errors():
-            self._scan = pl.scan_parquet(path, glob=False) if is_parquet else pl.scan_ipc(path, glob=False)
-            stored = self._scan.collect_schema().names()
-            self._geometry = _geometry(path, stored) if is_parquet else None
-        geometry = self._geometry
-        self.names = stored if geometry is None else [*(n for n in stored if n != geometry.column), LAT, LON]
-
-    def blocks(
-        self,
-        wanted: Mapping[str, int],
-        intake: Intake,
-        *,
-        progress: Progress | None = None,
-        max_rows: int | None = None,
-    ) -> Iterator[Block]:
-        """Yields the rows in order; ``wanted`` maps the names in the result to positions in :attr:`names`."""
-        n_rows, geometry = min(max_rows or ROWS, ROWS), self._geometry
-        columns = list(dict.fromkeys(self.names[i] for i in wanted.values()))
-        stored = [name for name in columns if geometry is None or name not in (LAT, LON)]
-        with self._errors():
-            lazy = self._scan.select(stored if geometry is None else [*stored, geometry.column])
-            total = int(lazy.select(pl.len()).collect().item())
-            for start in range(0, total, n_rows):
-                frame = lazy.slice(start, n_rows).collect()
-                if geometry is not None:
-                    frame = geometry.split(self.path, frame, start + 1).select(columns)
-                yield Block(frame, np.arange(start + 1, start + 1 + frame.height)).select(self.names, wanted)
-                if progress is not None:
-                    progress(min(start + n_rows, total), total)
-
-    def _errors(self) -> Any:
+    def errors() -> AbstractContextManager[None]:
         remedy = "write it again; the end of the file may be missing"
-        return raising_data_errors(self.path, f"not a whole {self._kind} file", remedy)
+        return raising_data_errors(path, f"not a whole {'Parquet' if is_parquet else 'Arrow'} file", remedy)
+
+    with errors():
+        scan = pl.scan_parquet(path, glob=False) if is_parquet else pl.scan_ipc(path, glob=False)
+        stored = scan.collect_schema().names()
+        geometry = _geometry(path, stored) if is_parquet else None
+    names = stored if geometry is None else [*(n for n in stored if n != geometry.column), LAT, LON]
+
+    def blocks(wanted: Mapping[str, int], intake: Intake, progress: Progress | None, max_rows: int) -> Iterator[Block]:
+        columns = list(dict.fromkeys(names[i] for i in wanted.values()))
+        needed = columns
+        if geometry is not None:
+            needed = [*(name for name in columns if name not in (LAT, LON)), geometry.column]
+        with errors():
+            lazy = scan.select(needed)
+            total = int(lazy.select(pl.len()).collect().item())
+            for start in range(0, total, max_rows):
+                frame = lazy.slice(start, max_rows).collect()
+                if geometry is not None:
+                    frame = geometry.split(path, frame, start + 1).select(columns)
+                yield Block(frame, np.arange(start + 1, start + 1 + frame.height)).select(names, wanted)
+                if progress is not None:
+                    progress(min(start + max_rows, total), total)
+
+    return Table(names, blocks)
 
 
 class _Geometry(NamedTuple):

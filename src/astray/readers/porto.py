@@ -19,7 +19,6 @@ from astray.readers.column_roles import is_porto
 from astray.readers.read_report import FilePath, Intake, Progress, Report, share_of
 from astray.readers.reader import InputFile, Reader, Request
 from astray.readers.table_blocks import Block
-from astray.readers.table_files import open_table
 from astray.readers.trip_building import build_trips
 
 SECONDS_BETWEEN_FIXES = 15.0
@@ -101,11 +100,9 @@ def _batches(file: InputFile, batch: int, request: Request) -> Iterator[Trajecto
     if batch < 1:
         raise DataError(f"batch={batch} cannot be used", remedy="give at least 1")
     path, options, intake, n_trips = file.path, request.options, request.intake, 0
-    table = file.table
-    if table is None or options.delimiter is not None or options.encoding is not None:
-        table = open_table(path, delimiter=options.delimiter, encoding=options.encoding)
+    table = file.open(options.delimiter, options.encoding)
     wanted = _positions(path, table.names)
-    for block in table.blocks(wanted, intake, progress=request.progress, max_rows=batch):
+    for block in table.blocks(wanted, intake, request.progress, batch):
         trips = _trips(path, block, options, intake)
         if trips is not None:
             n_trips += len(trips)

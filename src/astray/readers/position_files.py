@@ -10,14 +10,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from astray.core.fixes import label_faults, number, numbers, place_faults, refuse_swapped, wrapped
+from astray.core.fixes import number
+from astray.core.grouping import FIX_COLUMNS
 from astray.core.text import harmless, printable
 from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
 from astray.readers.read_report import Intake, Progress, raising_data_errors, share_of
 from astray.readers.reader import InputFile, Reader, Request, Sample
 from astray.readers.text_files import first_bytes
-from astray.readers.trip_building import FixCollector, build_trips
+from astray.readers.trip_building import FixCollector, build_trips, check_fixes
 from astray.readers.xml_tracks import Point
 
 
@@ -78,16 +79,9 @@ def position_reader(
 ) -> Reader:
     """Returns the reader of a format, given a function that yields the positions of a file.
 
-    Parameters
-    ----------
-    unit
-        What messages call a row of the file: line, entry, ...
-    agent_of
-        Names the agent of a file that does not name it.
-    in_utc
-        True if the format itself defines its times to be in UTC.
-    select_files
-        Chooses among files that may hold the same data.
+    Messages call a row of the file a ``unit``. ``agent_of`` names the agent of a file that does not name it, and
+    ``select_files`` chooses among files that may hold the same data. ``in_utc`` says that the format defines its times
+    to be in UTC.
     """
 
     def read(files: Sequence[InputFile], request: Request) -> Trajectories:
@@ -123,21 +117,13 @@ def _trajectories(
 ) -> Trajectories:
     """Returns the trajectories of the good positions; the others are errors, or skipped."""
     clock = Clock(options.time_unit, options.time_zone, date_order=options.date_order)
-    lats, lons = _series([p.lat for p in positions]), _series([p.lon for p in positions])
-    with raising_data_errors(file, "the positions could not be read", "check them"):
-        lat, lon = numbers("lat", lats), numbers("lon", lons)
-        refuse_swapped(lat, lon)
-        moments = _series([p.time for p in positions])
-        time, faults = clock.seconds(moments)
-        ahead = clock.offsets(moments, time)
-    given = np.array([p.utc_offset for p in positions], np.float64)  # NaN for None
-    if np.isfinite(given).any():
-        ahead = given
+    raw = {name: _series([getattr(position, name) for position in positions]) for name in FIX_COLUMNS}
     rows = np.array([p.row for p in positions], dtype=np.int64)
     agents = pl.Series([p.agent for p in positions], dtype=pl.String)
     trips = pl.Series([p.trajectory for p in positions], dtype=pl.String)
-    labels = [*label_faults("agent", agents.fill_null("?")), *label_faults("trajectory", trips)]
-    faults = [*labels, *place_faults(lat, lon, (lats, lons), zero_ok=options.zero_ok), *faults]
+    labels = {"agent": agents.fill_null("?"), "trajectory": trips}
+    with raising_data_errors(file, "the positions could not be read", "check them"):
+        fixes, faults = check_fixes(labels, raw, clock, zero_ok=options.zero_ok, is_first=True)
     good = intake.good_rows(file, rows, faults, unit=unit)
     intake.record_times(file, clock)
     if not good.any():
@@ -147,11 +133,12 @@ def _trajectories(
         if agent is None:
             agent = harmless(agent_of(file))
             intake.report.named_after[agent] = "folder"
-        agents = agents.fill_null(agent)
-    further = {} if ahead is None or not np.nan_to_num(ahead).any() else {UTC_OFFSET: ahead.astype(np.float32)}
-    fixes = pl.DataFrame(
-        {"agent": agents, "trajectory": trips, "time": time, "lat": lat, "lon": wrapped(lon), **further}
-    )
+        fixes = fixes.with_columns(agents.fill_null(agent).alias("agent"))
+    given = pl.Series(UTC_OFFSET, [p.utc_offset for p in positions], pl.Float32)
+    if given.is_not_null().any():
+        fixes = fixes.with_columns(given.fill_null(np.nan))
+    if UTC_OFFSET in fixes.columns and not (fixes[UTC_OFFSET].fill_nan(0.0) != 0).any():
+        fixes = fixes.drop(UTC_OFFSET)  # programs write +00:00 for any place
     collected = FixCollector()
     collected.add(fixes.filter(good))
     return Trajectories(*collected.grouped())

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from astray.core.trajectories import Trajectories
+from astray.readers.delimited import open_delimited
+from astray.readers.parquet import is_columnar, open_parquet
 from astray.readers.read_report import Intake, Progress
 from astray.readers.table_blocks import Table
-from astray.readers.table_files import is_columnar, open_table
-from astray.readers.text_files import decoded
+from astray.readers.text_files import decoded, first_bytes
 
 _XML_ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
 
@@ -23,6 +24,27 @@ class InputFile(NamedTuple):
 
     path: Path
     table: Table | None = None
+
+    def open(
+        self, delimiter: str | None = None, encoding: str | None = None, names: Sequence[str] | None = None
+    ) -> Table:
+        """Returns its table, opened anew if an option says how the text is written."""
+        if self.table is not None and delimiter is None and encoding is None and names is None:
+            return self.table
+        return open_table(self.path, first_bytes(self.path), delimiter, encoding, names)
+
+
+def open_table(
+    path: Path,
+    head: bytes,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    names: Sequence[str] | None = None,
+) -> Table:
+    """Opens a table that begins with the bytes ``head``; the other options apply to text."""
+    if is_columnar(path, head):
+        return open_parquet(path, head)
+    return open_delimited(path, head, delimiter, encoding, names)
 
 
 class Request(NamedTuple):
@@ -88,4 +110,4 @@ class Sample:
     @cached_property
     def table(self) -> Table | None:
         """Returns the file as an open table; None for a compressed Parquet file, whose columns are at its end."""
-        return None if self.is_columnar and self.is_compressed else open_table(self.path, head=self.head)
+        return None if self.is_columnar and self.is_compressed else open_table(self.path, self.head)

@@ -13,7 +13,7 @@ from astray.core.errors import DataError
 from astray.core.fixes import candidates, numbers, plain
 from astray.core.times import Clock
 from astray.readers.read_report import Intake
-from astray.readers.table_files import open_table
+from astray.readers.reader import InputFile
 
 HINTS = {"lat": ("lat", "breite"), "lon": ("lon", "lng", "laenge", "länge")}
 """Parts of the names of columns of degrees, in some languages."""
@@ -27,9 +27,9 @@ def suggest_columns(file: Path, missing: Collection[str], delimiter: str | None 
 
     If one column holds times of day and another one dates, the result names both.
     """
-    table = open_table(file, delimiter=delimiter)
+    table = InputFile(file).open(delimiter)
     wanted = {name: i for i, name in enumerate(table.names)}
-    frame = next(table.blocks(wanted, Intake(True, None), max_rows=ROWS)).frame
+    frame = next(table.blocks(wanted, Intake(True, None), None, ROWS)).frame
     taken = {i for positions in candidates(frame.columns).values() for i in positions}
     free = [frame[name] for i, name in enumerate(frame.columns) if i not in taken]
     found: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +13,18 @@ from numpy.typing import NDArray
 
 from astray.core.dates import is_time_of_day, join_dates_and_times
 from astray.core.errors import Call, DataError, Option, Part, Place
-from astray.core.fixes import (
-    as_labels,
-    label_faults,
-    numbers,
-    place_faults,
-    refuse_swapped,
-    without_null_words,
-    wrapped,
-)
+from astray.core.fixes import as_labels, numbers, without_null_words
 from astray.core.grouping import KEYS, Grouped, run_starts
 from astray.core.text import harmless, number_of
 from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
-from astray.readers.column_roles import MARKS, Roles, is_false, like_ids, marks, position, resolve
+from astray.readers.column_roles import MARKS, is_false, like_ids, marks, position, resolve
 from astray.readers.frames import as_table
 from astray.readers.parquet import ARROW, PARQUET
 from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors, share_of
 from astray.readers.reader import InputFile, Reader, Request
-from astray.readers.table_blocks import Block, FrameTable, Table
-from astray.readers.table_files import open_table
-from astray.readers.trip_building import FixCollector, build_trips
+from astray.readers.table_blocks import ROWS, Block, Table, frame_table
+from astray.readers.trip_building import FixCollector, build_trips, check_fixes
 
 ROWS_PER_AGENT = 5
 """A column may distinguish agents only if each of its values occurs in at least this many rows on average."""
@@ -116,7 +107,9 @@ def read_frame(
     frame = as_table(table)
     with Intake(skip_bad, report) as intake:
         request = Request(options or TableOptions(), intake, None, trips)
-        found = _collector(request.options, *(fixes for fixes, _ in _good_fixes(FRAME, "", FrameTable(frame), request)))
+        found = _collector(request.options)
+        for fixes, _ in _good_fixes(FRAME, "", frame_table(frame), request):
+            found.add(fixes)
         return _trips(FRAME, found, request)
 
 
@@ -132,8 +125,8 @@ def iter_table(
 ) -> Iterator[Trajectories]:
     """Reads a table that is grouped by agent and trajectory, in batches of whole trajectories.
 
-    ``batch_rows`` and the longest trajectory bound the memory, whatever the size of the file. A trajectory that goes on
-    after another one has begun is an error at that row: sort the file, or read it whole.
+    ``batch_rows`` and the longest trajectory bound the memory, whatever the size of the file. A trajectory that
+    continues after another one has begun is an error at that row: sort the file, or read it whole.
     """
     with Intake(skip_bad, report) as intake:
         yield from _stream(
@@ -189,43 +182,29 @@ class _Source:
 
     file: Path
     owner: str  # the agent of all fixes if no column names the agents
-    roles: Roles
     clock: Clock
     options: TableOptions
-    checked_swap: bool = field(default=False)
+    is_first: bool = True  # until the first block is checked
     has_times_of_day: bool | None = None  # known after the first block; then the date column counts
 
     def checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Returns the good fixes of a block (agent, trajectory, time, lat, lon) and their row numbers."""
-        with raising_data_errors(self.file, "a column could not be converted", "store numbers, text or date-times"):
-            return self._checked(block, intake)
-
-    def _checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-        block = self._without_marked(block, intake)
-        frame, file, roles = block.frame, self.file, self.roles.positions
-        lat, lon = numbers("lat", frame["lat"]), numbers("lon", frame["lon"])
-        if not self.checked_swap:
-            refuse_swapped(lat, lon)
-            self.checked_swap = True
-        moments = self._moments(frame)
-        seconds, time_faults = self.clock.seconds(moments)
-        ahead = self.clock.offsets(moments, seconds)
+        frame, rows = self._without_marked(block, intake)
+        raw = {"time": self._moments(frame), "lat": frame["lat"], "lon": frame["lon"]}
         # Only empty text is a missing label: an agent may be called NA.
-        labels = {role: without_null_words(as_labels(frame[role]), [""]) for role in KEYS if role in roles}
-        faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
-        faults += [*place_faults(lat, lon, (frame["lat"], frame["lon"]), zero_ok=self.options.zero_ok)]
-        faults += time_faults
-        good = intake.good_rows(file, block.rows, faults)
-        n = frame.height
-        agent = labels.get("agent", pl.repeat(self.owner, n, dtype=pl.String, eager=True))
-        data = {"agent": agent, "trajectory": labels.get("trajectory", pl.repeat("", n, dtype=pl.String, eager=True))}
-        data |= {"time": pl.Series(seconds), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
-        data |= {} if ahead is None else {UTC_OFFSET: pl.Series(ahead.astype(np.float32))}
-        for key, name in self.options.kept.items():
-            is_column = key.startswith("column ")
-            data[key] = pl.Series(numbers(name, frame[key])) if is_column else frame[key]
-        fixes = pl.DataFrame(data)
-        return (fixes, block.rows) if good.all() else (fixes.filter(good), block.rows[good])
+        labels = {role: without_null_words(as_labels(frame[role]), [""]) for role in KEYS if role in frame.columns}
+        fixes, faults = check_fixes(labels, raw, self.clock, zero_ok=self.options.zero_ok, is_first=self.is_first)
+        self.is_first = False
+        good = intake.good_rows(self.file, rows, faults)
+        unnamed = {"agent": self.owner, "trajectory": ""}
+        fixes = fixes.with_columns(
+            *(pl.lit(unnamed[role]).alias(role) for role in KEYS if role not in labels),
+            *(
+                pl.Series(key, numbers(name, frame[key])) if key.startswith("column ") else frame[key]
+                for key, name in self.options.kept.items()
+            ),
+        )
+        return (fixes, rows) if good.all() else (fixes.filter(good), rows[good])
 
     def _moments(self, frame: pl.DataFrame) -> pl.Series:
         """Returns the times, joined with the dates if they are times of day."""
@@ -248,10 +227,7 @@ class _Source:
 def _fixes(file: InputFile, request: Request) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """Yields the good fixes of one table, block by block, with their row numbers."""
     options = request.options
-    how = {"delimiter": options.delimiter, "encoding": options.encoding, "names": options.names}
-    table = file.table
-    if table is None or any(given is not None for given in how.values()):
-        table = open_table(file.path, **how)
+    table = file.open(options.delimiter, options.encoding, options.names)
     if table.lines_above:
         lines = number_of(table.lines_above, "line")
         request.intake.report.note(f"{file.path}: passed over {lines} above the column names")
@@ -270,7 +246,7 @@ def _good_fixes(
     suspects = like_ids(roles.unused) if "agent" not in roles.positions and not options.one_agent else []
     wanted |= {f"suspect {name}": position(file, names, name) for name in suspects}
     clock = Clock(options.time_unit, options.time_zone, options.time_format, options.date_order)
-    source = _Source(file, owner, roles, clock, options)
+    source = _Source(file, owner, clock, options)
     for rival in roles.rivals:
         intake.report.assume(file, rival, "name the column if that is wrong")
     if "agent" not in roles.positions:
@@ -283,10 +259,11 @@ def _good_fixes(
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
     values: dict[str, set[object]] = {name: set() for name in suspects}
     n = 0
-    for block in table.blocks(wanted, intake, progress=request.progress):
+    for block in table.blocks(wanted, intake, request.progress, ROWS):
         n += block.frame.height
         _refuse_several_agents(file, block.frame, values, n)
-        fixes, rows = source.checked(block, intake)
+        with raising_data_errors(file, "a column could not be converted", "store numbers, text or date-times"):
+            fixes, rows = source.checked(block, intake)
         if fixes.height:
             yield fixes, rows
     intake.record_times(file, clock)
@@ -334,21 +311,19 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
             agent, trajectory = heads.row(i)
             what = f"trajectory {trajectory!r}" if trajectory else "the list of fixes"
             raise DataError(
-                f"{what} of agent {agent!r} goes on after another one had begun, so the file cannot be streamed",
+                f"{what} of agent {agent!r} continues after another one has begun, so the file cannot be streamed",
                 place=Place(str(file), int(rows[starts[i]])),
                 remedy=("sort it by agent and trajectory, or read it whole with ", Call("read")),
             )
         seen.add(key)
-    grouped = _grouped(_collector(request.options, fixes), request.options)
-    return build_trips(grouped, request.trips, request.intake)
+    found = _collector(request.options)
+    found.add(fixes)
+    return build_trips(_grouped(found, request.options), request.trips, request.intake)
 
 
-def _collector(options: TableOptions, *fixes: pl.DataFrame) -> FixCollector:
-    """Returns a collector that keeps the context that is asked for, and holds these fixes."""
-    found = FixCollector([key for key in options.kept if key.startswith("context ")])
-    for some in fixes:
-        found.add(some)
-    return found
+def _collector(options: TableOptions) -> FixCollector:
+    """Returns an empty collector that keeps the context that is asked for."""
+    return FixCollector([key for key in options.kept if key.startswith("context ")])
 
 
 def _report_varied_context(place: str, fixes: FixCollector, options: TableOptions, intake: Intake) -> None:

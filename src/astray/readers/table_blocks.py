@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from astray.readers.read_report import Intake, Progress
+
+ROWS = 262_144
+"""The number of rows in a block, unless the caller wants fewer."""
 
 
 class Block(NamedTuple):
@@ -27,43 +30,22 @@ class Block(NamedTuple):
         return self if good.all() else Block(self.frame.filter(good), self.rows[good])
 
 
-class Table(Protocol):
+Blocks: TypeAlias = Callable[[Mapping[str, int], Intake, Progress | None, int], Iterator[Block]]
+"""Yields the rows of a table in order: ``blocks(wanted, intake, progress, max_rows)``.
+
+``wanted`` maps the names of the columns in the result to their positions in the table.
+"""
+
+
+class Table(NamedTuple):
     """An open table."""
 
-    @property
-    def names(self) -> Sequence[str]:
-        """Returns the names of the columns."""
-
-    @property
-    def lines_above(self) -> int:
-        """Returns the number of lines above the column names that are not part of the table."""
-
-    def blocks(
-        self,
-        wanted: Mapping[str, int],
-        intake: Intake,
-        *,
-        progress: Progress | None = None,
-        max_rows: int | None = None,
-    ) -> Iterator[Block]:
-        """Yields the rows in order; ``wanted`` maps the names in the result to positions in :attr:`names`."""
+    names: Sequence[str]
+    blocks: Blocks
+    lines_above: int = 0  # lines above the column names that are not part of the table
 
 
-class FrameTable:
-    """A data frame in memory; its first row is row 0."""
-
-    lines_above = 0
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self.names, self._frame = frame.columns, frame
-
-    def blocks(
-        self,
-        wanted: Mapping[str, int],
-        intake: Intake,
-        *,
-        progress: Progress | None = None,
-        max_rows: int | None = None,
-    ) -> Iterator[Block]:
-        """Yields the whole frame as one block."""
-        yield Block(self._frame, np.arange(self._frame.height)).select(self.names, wanted)
+def frame_table(frame: pl.DataFrame) -> Table:
+    """Returns a data frame in memory as a table of one block; its first row is row 0."""
+    block = Block(frame, np.arange(frame.height))
+    return Table(frame.columns, lambda wanted, *_: iter([block.select(frame.columns, wanted)]))

@@ -8,9 +8,9 @@ Google publishes no schema. This reader uses the fields of its exports: ``locati
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from astray.core.errors import DataError
 from astray.core.times import moment, seconds_of
@@ -27,6 +27,8 @@ _RECORDS = re.compile(r'^\s*\{\s*"locations"\s*:\s*\[')
 _POINT = re.compile(r"(?:geo:)?\s*(-?[0-9.]+)\s*°?\s*,\s*(-?[0-9.]+)\s*°?")
 _OFFSET = re.compile(r"T.*([+-])([0-9]{2}):?([0-9]{2})$")
 E7 = 1e7
+
+ReadEntry: TypeAlias = Callable[[int, Mapping[str, Any]], Iterator[Position]]
 
 
 def is_takeout(text: str) -> bool:
@@ -56,25 +58,25 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
     with open(file, encoding="utf-8-sig", errors="replace") as stream:
         is_records = _RECORDS.match(stream.read(4096)) is not None
     if is_records:
-        yield from _records(file, intake)
+        yield from _each(file, iter_list(file, _RECORDS), intake, _record)
         return
     document = load_json(file)
     if isinstance(document, list):
-        yield from _each(file, document, "entry", intake, _segment)
+        yield from _each(file, document, intake, _segment)
     elif isinstance(document, dict) and isinstance(document.get("timelineObjects"), list):
-        yield from _each(file, document["timelineObjects"], "entry", intake, _month)
+        yield from _each(file, document["timelineObjects"], intake, _month)
     elif isinstance(document, dict) and document.get("semanticSegments"):
         if document.get("rawSignals"):
             intake.report.note(f"{file}: rawSignals, the last weeks in more detail, are not read")
-        yield from _each(file, document["semanticSegments"], "entry", intake, _segment)
+        yield from _each(file, document["semanticSegments"], intake, _segment)
     elif isinstance(document, dict) and document.get("rawSignals"):
-        yield from _each(file, document["rawSignals"], "entry", intake, _signal)
+        yield from _each(file, document["rawSignals"], intake, _signal)
     else:
         remedy = "give Records.json, a monthly file or Timeline.json"
         raise DataError("it holds no location history of Google", remedy=remedy)
 
 
-def _each(file: Path, found: Any, unit: str, intake: Intake, read: Any) -> Iterator[Position]:
+def _each(file: Path, found: Iterable[Any], intake: Intake, read: ReadEntry) -> Iterator[Position]:
     """Yields the positions of each entry; an entry of another form is bad data."""
     for row, entry in enumerate(found, start=1):
         try:
@@ -82,30 +84,25 @@ def _each(file: Path, found: Any, unit: str, intake: Intake, read: Any) -> Itera
                 raise DataError("an entry that is not an object", remedy="export the history again")
             some = list(read(row, entry))
         except DataError as error:
-            intake.refuse(file, row, error.reason, error.remedy, unit=unit)
+            intake.refuse(file, row, error.reason, error.remedy, unit="entry")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             detail = f" ({str(error)[:60]} is missing)" if isinstance(error, KeyError) else f" ({str(error)[:60]})"
-            intake.refuse(file, row, "an entry of another form", "export the history again", detail=detail, unit=unit)
+            intake.refuse(
+                file, row, "an entry of another form", "export the history again", detail=detail, unit="entry"
+            )
         else:
             if not some:
-                intake.skip(file, row, _why_empty(entry), unit=unit)
+                is_visit = "placeVisit" in entry or "visit" in entry
+                reason = "a visit, not a movement" if is_visit else "an entry without positions and times"
+                intake.skip(file, row, reason, unit="entry")
             yield from some
 
 
-def _why_empty(entry: Mapping[str, Any]) -> str:
-    """Returns why an entry has no fixes."""
-    if "placeVisit" in entry or "visit" in entry:
-        return "a visit, not a movement"
-    return "an entry without positions and times"
-
-
-def _records(file: Path, intake: Intake) -> Iterator[Position]:
-    def read(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
-        if "latitudeE7" in entry and "longitudeE7" in entry:
-            lat, lon = _e7(entry["latitudeE7"]), _e7(entry["longitudeE7"])
-            yield Position(row, None, "", _time(entry, "timestamp"), lat, lon)
-
-    return _each(file, iter_list(file, _RECORDS), "entry", intake, read)
+def _record(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
+    """Yields the fix of an entry of Records.json."""
+    if "latitudeE7" in entry and "longitudeE7" in entry:
+        lat, lon = _e7(entry["latitudeE7"]), _e7(entry["longitudeE7"])
+        yield Position(row, None, "", _time(entry, "timestamp"), lat, lon)
 
 
 def _month(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
@@ -152,6 +149,7 @@ def _utc_offset(entry: Mapping[str, Any]) -> float | None:
 
 
 def _signal(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
+    """Yields the fix of a raw signal."""
     position = entry.get("position")
     if position:
         yield Position(row, None, "", seconds_of(position["timestamp"]), *_place(position["LatLng"]))

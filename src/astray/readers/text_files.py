@@ -63,7 +63,6 @@ def ends_lines_with_returns(text: bytes) -> bool:
 def blocks_of_lines(
     path: Path,
     intake: Intake,
-    *,
     encoding: str | None = None,
     block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
@@ -128,13 +127,13 @@ def _end_of_block(buffer: bytes, block_bytes: int) -> int:
         quotes -= buffer.count(b'"', before, end)
         end = before
     if not end and len(buffer) > 4 * block_bytes:
-        # A stray quotation mark, not a long quotation: go on, the parser will name the line.
+        # A stray quotation mark, not a long quotation: continue, and the parser will name the line.
         return buffer.rfind(b"\n") + 1
     return end
 
 
 class _Utf8:
-    """Decides between UTF-8 and latin-1 at the first byte that tells them apart, and rejects a mixture."""
+    """Decides between UTF-8 and latin-1 at the first byte that only one of them allows, and rejects a mixture."""
 
     def __init__(self, path: Path, intake: Intake) -> None:
         self.path, self.intake = path, intake
@@ -156,7 +155,7 @@ class _Utf8:
                 if self.encoding == "utf-8":
                     row = line + block.count(b"\n", 0, error.start)
                     raise DataError(
-                        "the file begins in UTF-8 and goes on in another encoding",
+                        "the file begins in UTF-8 and continues in another encoding",
                         place=Place(str(self.path), row),
                         remedy=("write it again in UTF-8, or name the encoding: ", Option("encoding", "latin-1")),
                     ) from error

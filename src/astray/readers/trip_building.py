@@ -1,17 +1,19 @@
-"""Builds trips from checked fixes: collects them, groups them, cuts them, and reports odd trips."""
+"""Builds trips from fixes: checks them, collects them, groups them, cuts them, and reports odd trips."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError, Option
+from astray.core.fixes import Fault, label_faults, numbers, place_faults, refuse_swapped, wrapped
 from astray.core.grouping import KEYS, ROWS, Grouped, as_text, numbered, put_in_order
 from astray.core.text import number_of
+from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
 from astray.core.trips import TripRules, cut_raw
 from astray.readers.read_report import Intake
@@ -23,6 +25,26 @@ MANY = 20
 
 LABEL = "label"
 """The column that holds the number of a row's labels while the fixes are put in order."""
+
+
+def check_fixes(
+    labels: Mapping[str, pl.Series], raw: Mapping[str, pl.Series], clock: Clock, *, zero_ok: bool, is_first: bool
+) -> tuple[pl.DataFrame, list[Fault]]:
+    """Returns fixes (labels, time, lat, lon, and the offset of their clocks if known), and their faults.
+
+    ``raw`` holds time, lat and lon as the file writes them. Swapped degrees show in the first fixes of a file.
+    """
+    lat, lon = numbers("lat", raw["lat"]), numbers("lon", raw["lon"])
+    if is_first:
+        refuse_swapped(lat, lon)
+    time, time_faults = clock.seconds(raw["time"])
+    ahead = clock.offsets(raw["time"], time)
+    faults = [fault for role, label in labels.items() for fault in label_faults(role, label)]
+    faults += [*place_faults(lat, lon, (raw["lat"], raw["lon"]), zero_ok=zero_ok), *time_faults]
+    found = {**labels, "time": pl.Series(time), "lat": pl.Series(lat), "lon": pl.Series(wrapped(lon))}
+    if ahead is not None:
+        found[UTC_OFFSET] = pl.Series(ahead.astype(np.float32))
+    return pl.DataFrame(found), faults
 
 
 class FixCollector:

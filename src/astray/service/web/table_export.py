@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
+from astray.core.times import moments
 from astray.core.trajectories import Trajectories
-from astray.core.writers import moments, table_writer
+from astray.core.writers import table_writer
 from astray.service.scoring.event_rows import Alert
 from astray.service.scoring.scorer import stored_trip
 from astray.service.store import Connection, Store
