@@ -15,8 +15,7 @@ from astray.simulate.movement import DAY, HOUR, weekend
 from astray.simulate.planned_trips import Plans
 from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, EVERYWHERE, WALK, Journey, Route
-from astray.simulate.shortest_paths import cheapest_paths, trace_path
-from astray.simulate.streets import Bools, Ints, Streets
+from astray.simulate.streets import Bools, Ints, Streets, cheapest_paths, trace_path
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,22 +43,16 @@ _CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])  # the share of a street'
 class Motion:
     """Journeys in motion: pieces of constant acceleration, end to end on one clock and one tape measure."""
 
-    clock: Floats
-    """When each piece begins."""
-    arc: Floats
-    """Where each piece begins, in metres of tape."""
-    speed: Floats
-    acceleration: Floats
-    tape: Floats
-    """Metres of tape at each point of the routes."""
-    xy: Floats
-    begin: Floats
-    """Clock at each journey's departure."""
-    origin: Floats
-    """Metres of tape at each journey's first point."""
-    duration: Floats
-    underground: Bools
-    """Whether the leg after each point of the routes is underground."""
+    clock: Floats  # when each piece begins
+    arc: Floats  # where each piece begins, in metres of tape
+    speed: Floats  # the speed at which each piece begins
+    acceleration: Floats  # of each piece
+    tape: Floats  # metres of tape at each point of the routes
+    xy: Floats  # position of each point of the routes
+    begin: Floats  # clock at the departure of each journey
+    origin: Floats  # metres of tape at the first point of each journey
+    duration: Floats  # seconds that each journey takes
+    underground: Bools  # whether the leg after each point of the routes is underground
 
     def take(self, journeys: Ints) -> Motion:
         """Returns the motion of the given journeys; one that is given twice occurs twice."""

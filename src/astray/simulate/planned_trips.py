@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.simulate.movement import DAY, HOUR
-from astray.simulate.people import Person
 from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, CYCLE, DRIVE, WALK, Journey, chain
 from astray.simulate.streets import Floats, Ints
-from astray.simulate.town import Town
 
 
 class Entry(NamedTuple):
@@ -36,25 +34,15 @@ class Entry(NamedTuple):
 class Diary:
     """Collects the trips that a person plans, in the order of time.
 
-    Attributes
-    ----------
-    entries
-        The trips.
-    town, places, who
-        Where the person lives, and who the person is in the current phase of life.
-    rng
-        The random numbers of the person's plans.
+    In a new phase of life, ``phase`` gets its number and ``who`` the person's traits from then on.
     """
 
-    def __init__(self, town: Town, traveller: Traveller) -> None:
+    def __init__(self, traveller: Traveller) -> None:
         self.entries: list[Entry] = []
-        self.town, self.places, self.who = town, town.places, traveller.who
-        self.rng = town.stream(3, traveller.who.index)
-        self._traveller, self._phase = traveller, 0
-
-    def begin_phase(self, who: Person, phase: int) -> None:
-        """Begins a phase of life in which the person's traits are ``who``."""
-        self.who, self._phase = who, phase
+        self.town, self.places = traveller.town, traveller.town.places
+        self.who, self.phase = traveller.who, 0
+        self.rng = self.town.stream(3, self.who.index)
+        self._traveller = traveller
 
     def outing(self, day: int, there: int, begin: float, stay: tuple[float, float] = (1.0, 2.5)) -> None:
         """Adds trips from home to a place and back; the shortest and longest ``stay`` are in hours."""
@@ -73,7 +61,7 @@ class Diary:
             if a != b:
                 used = self._by_line(a, b) if mode >= BUS else mode
                 goes_on = one_trip and len(self.entries) > before
-                self.entries.append(Entry(a, b, used, DAY * day + HOUR * hour, self._phase, goes_on))
+                self.entries.append(Entry(a, b, used, DAY * day + HOUR * hour, self.phase, goes_on))
 
     def mode_to(self, place: int, origin: int = -1) -> int:
         """Returns how the person travels to a place from ``origin``, or from home."""

@@ -7,8 +7,7 @@ import numpy as np
 from astray.simulate.movement import CRUISE
 from astray.simulate.people import Person
 from astray.simulate.routes import BUS, WALK, Route, chain
-from astray.simulate.shortest_paths import cheapest_path, cheapest_paths, trace_path
-from astray.simulate.streets import SIDE, Streets
+from astray.simulate.streets import SIDE, Streets, cheapest_path, cheapest_paths, trace_path
 from astray.simulate.town import Town
 from astray.simulate.transit import legs_of
 
