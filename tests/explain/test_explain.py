@@ -317,9 +317,9 @@ def test_the_reasons_mention_other_agents_if_they_matter(ann: Detector) -> None:
     number = {column.what: i for i, column in enumerate(columns(featurizer.config.habits, featurizer.popularity.cells))}
     own = seen.statistics[0].astype(float)
     facts = Facts(number, featurizer.config.habits, featurizer.popularity.cells, own, own, 9)
-    assert PHRASES["others"](facts) == "about 9 of 9 others go where it is new"
+    assert PHRASES["others"](facts) == "about 9 of 9 other agents go where the way is new"
     own[number[150.0, "where new"]] = 0.0
-    assert PHRASES["others"](facts) == "none of 9 others goes where it is new"
+    assert PHRASES["others"](facts) == "none of 9 other agents goes where the way is new"
 
 
 def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:

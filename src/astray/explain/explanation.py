@@ -98,7 +98,7 @@ class Explanation:
     habitual
         Some of the agent's past ways: a latitude and a longitude array each.
     expected
-        How the agent would have gone on from where it left the normal way, the likeliest way first; likewise.
+        How the agent would have continued from where it left the normal way, the likeliest way first; likewise.
     """
 
     agent: str
@@ -175,7 +175,7 @@ class Explanation:
             lines.append(f"  {self._moment(s.start_time)} to {self._moment(s.end_time)}: normality {s.normality:.1f}")
             lines.append(f"    {s}")
         if not self.segments:
-            lines.append("  no segment of it stands out")
+            lines.append("  no segment stands out")
         faults = int((self.fault != "").sum())
         if faults:
             verb = "is the receiver's fault and was" if faults == 1 else "are the receiver's fault and were"
@@ -281,8 +281,8 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
     for segment in segments:
         at = segment.start + int(np.argmin(scores.normality[segment.start : segment.stop]))
         odd = odd_numbers(pairs[at], past, world.scale, n_states, normality)
-        said = "; ".join(o.words(n_states) for o in odd) or "no single number of it sets it apart from past steps"
-        words.append((f"at step {at} {said}", {}))
+        said = "; ".join(o.words(n_states) for o in odd) or "no single number sets it apart from past steps"
+        words.append((f"at step {at}, {said}", {}))
     return explain_segments(scores, bounds, segments, words)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from astray.explain.trip_phrases import NEAR, PAST, PHRASES, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
-from astray.features.statistics import OVER_STEPS
+from astray.features.statistics import OVER_OTHERS, OVER_STEPS
 from astray.features.trip_rows import (
     DURATION_BANDS,
     LENGTH_BANDS,
@@ -44,7 +44,6 @@ MATERIAL = 0.3  # units of N that a reason must cost
 MOST = 3  # reasons, at most
 BANDS = {"length": LENGTH_BANDS, "duration": DURATION_BANDS, "speed": SPEED_BANDS}
 REACH = 16  # bands on either side of a trip's own that are counted
-OVER_OTHERS = ("mean", "first", "last", "where new")  # the statistics of how many other agents go somewhere
 
 
 @dataclass(frozen=True)

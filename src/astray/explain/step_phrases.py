@@ -28,11 +28,9 @@ class Odd(NamedTuple):
 
     def words(self, n_states: int) -> str:
         """Returns the number in words; columns count from 0, actions after states."""
-        of_state = self.column < n_states
-        name = f"state {self.column}" if of_state else f"action {self.column - n_states}"
-        return (
-            f"{name} was {self.value:.3g}; in the {self.past} past steps most like it {self.low:.3g} to {self.high:.3g}"
-        )
+        name = f"state {self.column}" if self.column < n_states else f"action {self.column - n_states}"
+        usual = f"in the {self.past} past steps most like this one it was {self.low:.3g} to {self.high:.3g}"
+        return f"{name} was {self.value:.3g}; {usual}"
 
 
 def odd_numbers(

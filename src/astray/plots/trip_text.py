@@ -41,11 +41,10 @@ def grounds(e: Explanation) -> list[str]:
     lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
     if e.score <= e.eps and e.lowest:
         lines.append(e.lowest)
-    were = "was" if round(e.history) == 1 else "were"
-    lines.append(f"{chance}; {number_of(e.history, 'past trip')} {were} learned from")
+    lines.append(f"{chance}; learned from {number_of(e.history, 'past trip')}")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
-        lines.append(minus(f"no single fix is at or under {threshold}: what is marked is the worst of the trip"))
+        lines.append(minus(f"no single fix is at or under {threshold}; the worst part of the trip is marked"))
     return lines
 
 
