@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from astray.explain.segment_phrases import (
     familiar_counts,
     motion_words,
     passed_here,
-    worst_aspect,
 )
 from astray.explain.step_phrases import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
@@ -194,22 +193,11 @@ def explain_fixes(
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
-    """Explains one GPS trip from the scores of its every fix.
+    """Explains one GPS trip from the scores of its usable fixes.
 
-    Parameters
-    ----------
-    scores
-        The scores of every usable fix. The statistics of the whole trip are computed from the same steps.
-    bounds
-        The thresholds of the decision.
-    featurizer
-        Sees the trip through the memory of its agent.
-    name
-        The trip's id; if the memory holds this trip, it does not count towards its own familiarity.
-    habitual
-        Past ways of the agent; the expected ways are how they went on.
-    actor
-        A policy, which gives the expected ways where no past way came by.
+    The ``featurizer`` sees the trip through the memory of its agent. If the memory holds the trip of this ``name``, it
+    does not count towards its own familiarity. The expected ways are how the ``habitual`` ways continued or, where none
+    of them came by, how the policy (``actor``) drives on.
     """
     steps, encoder = scores.chunk.steps, featurizer.encoder
     number = int(featurizer.memory.number_of([name])[0])
@@ -240,26 +228,7 @@ def explain_fixes(
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = explain_segments(scores, bounds, segments, words, habitual, expected, passed)
-    return replace(explanation, reasons=_reasons(scores, featurizer, sides))
-
-
-def _reasons(
-    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
-) -> tuple[Reason, ...]:
-    """Returns what lowered the score of the trip as a whole."""
-    chunk, others = scores.chunk, featurizer.popularity
-    if chunk.statistics is None:
-        return ()
-    return reasons(
-        chunk.statistics[0],
-        scores.reward,
-        scores.calibrations[int(chunk.scale[0])],
-        habits=featurizer.config.habits,
-        cells=others.cells,
-        history=float(chunk.history[0]),
-        others=len(others.agents) - int(others.excluded in others.agents.trip_ids),
-        sides=sides,
-    )
+    return replace(explanation, reasons=reasons(scores, featurizer, sides))
 
 
 def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Explanation:
@@ -352,8 +321,9 @@ def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, flo
 
 
 def _aspect(scores: Scores, rows: slice) -> str:
-    """Returns the aspect in which some rows lost most."""
-    return worst_aspect(scores.aspects, scores.of_steps.aspect[rows], scores.normality[rows])
+    """Returns the aspect in which some rows lost most normality."""
+    lost = np.bincount(scores.of_steps.aspect[rows], np.maximum(-scores.normality[rows], 1e-9), len(scores.aspects))
+    return scores.aspects[int(lost.argmax())]
 
 
 def position_of(trips: Trajectories, trajectory: TripId | str | int) -> int:

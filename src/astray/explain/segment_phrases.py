@@ -39,16 +39,6 @@ ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": 
 SOME = 3  # trips, at least, of which a share is meaningful
 
 
-def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
-    """Returns the name of the aspect in which some steps lost most normality.
-
-    >>> worst_aspect(("place", "time"), np.array([0, 0, 1]), np.array([-0.5, -0.5, -3.0]))
-    'time'
-    """
-    lost = np.bincount(which, np.maximum(-normality, 1e-9), len(aspects))
-    return str(aspects[int(lost.argmax())])
-
-
 def familiar_counts(
     steps: Steps, encoder: FamiliarityEncoder, number: int, habits: Sequence[Habit] | None = None
 ) -> Floats:

@@ -103,21 +103,27 @@ def rows_of(segment: ExplainedSegment, usable: NDArray[np.bool_]) -> NDArray[np.
     return segment.start + np.flatnonzero(usable[segment.start : segment.stop])
 
 
-def longest_stop(path: Floats, time: Floats) -> tuple[Floats, float]:
-    """Returns where a trip (metres, seconds) stayed longest in one place, and for how many minutes.
+class Stop(NamedTuple):
+    """A place where a trip stood still."""
+
+    place: Floats
+    minutes: float
+
+
+def long_stop(path: Floats, time: Floats) -> Stop | None:
+    """Returns where a trip (metres, seconds) stayed longest in one place; None if it stayed nowhere for long.
 
     >>> stood = np.array([[0.0, 0.0], [1000.0, 0.0], [1010.0, 0.0], [2000.0, 0.0]])
-    >>> longest_stop(stood, np.array([0.0, 60.0, 660.0, 720.0]))
-    (array([1000.,    0.]), 10.0)
+    >>> long_stop(stood, np.array([0.0, 60.0, 660.0, 720.0]))
+    Stop(place=array([1000.,    0.]), minutes=10.0)
     """
-    place, longest = np.zeros(2), 0.0
-    i = 0
+    place, longest, i = np.zeros(2), 0.0, 0
     while i < len(path):
         last = _stays_until(path, i)
         if time[last] - time[i] > longest:
             place, longest = path[i], float(time[last] - time[i])
         i = max(last, i + 1)
-    return place, longest / 60.0
+    return Stop(place, longest / 60.0) if longest >= 60.0 * STOOD else None
 
 
 def _stays_until(path: Floats, first: int) -> int:
