@@ -42,7 +42,7 @@ class Facts(NamedTuple):
         return float(self.own[self.column[what]])
 
     def few(self, what: Hashable) -> bool:
-        """Returns whether a statistic counts at most half as many past trips as is typical."""
+        """Returns True if a statistic counts at most half as many past trips as is typical."""
         return self.of(what) <= float(self.typical[self.column[what]]) - FEW
 
     def count(self, what: Hashable) -> int:
@@ -51,19 +51,19 @@ class Facts(NamedTuple):
         return max(1, round(mean)) if mean > 0 else 0
 
     def times(self, did: str, what: Hashable) -> str:
-        """Says that the agent never or rarely did something; nothing if it did so about as often as is typical."""
+        """Says that the agent never or rarely did something; an empty text if it did so about as often as usual."""
         if self.of(what) == 0:
             return f"never {did} before (0 of {number_of(self.past, 'past trip')})"
         return f"{did} in only {self.count(what)} of {number_of(self.past, 'past trip')}" if self.few(what) else ""
 
     def trips(self, were: str, what: Hashable) -> str:
-        """Says that no or hardly any past trip was like this one; nothing if about as many were as is typical."""
+        """Says that no or hardly any past trip was like this one; an empty text if about as many were as is typical."""
         if self.of(what) == 0:
             return f"no past trip {were}"
         return f"only {self.count(what)} of {number_of(self.past, 'past trip')} {were}" if self.few(what) else ""
 
     def rarely(self, *of: tuple[str, str]) -> str:
-        """Says which part of the way is known, but not in this manner; ``of`` holds fields of habits with words."""
+        """Says which part of the way is known, but not in some manner; ``of`` holds habits' fields with words."""
         much, how = 0.0, ""
         for field, said in of:
             for habit in self.habits:
@@ -76,7 +76,7 @@ class Facts(NamedTuple):
 
 
 def is_place(habit: Habit) -> bool:
-    """Returns whether a habit only asks for a place."""
+    """Returns True if a habit only asks for a place."""
     return habit.cell is not None and habit == Habit(cell=habit.cell)
 
 
@@ -178,7 +178,7 @@ COMPARED: dict[str, tuple[str, str, str, Callable[[float], str]]] = {
 
 
 def _compared(facts: Facts, band: str) -> str:
-    """Compares with past trips between the same places, or else with all; nothing if it is as usual as is typical."""
+    """Compares a trip with past trips between the same places, or else with all; an empty text if it is as usual."""
     less, more, same, written = COMPARED[band]
     value = written(facts.of(band))
 

@@ -25,9 +25,11 @@ from astray.plots.trip_text import clock_unit, grounds, heading, long_stop, rows
 
 Array = NDArray[Any]
 
-SHARED = ("normality.js", "canvas.js", "map.js", "chart.js", "trip.js")
-"""The modules that this page and the page of the service share; each imports only those before it."""
-SCRIPTS = (*(f"shared/{name}" for name in SHARED), "read_trip.js", "page.js")
+SCRIPTS = (
+    *(f"shared/{name}.js" for name in ("normality", "canvas", "map", "chart", "trip")),
+    *("read_trip.js", "page.js"),
+)
+"""The modules of the page; each imports only those before it. The page of the service shares those in ``shared``."""
 PLACES = 1e6  # places are written in millionths of a degree, about a tenth of a metre
 
 
@@ -120,7 +122,7 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
 
 
 def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> dict[str, Any]:
-    """Returns what the map shows beside the scores."""
+    """Returns what only a trip on a map has."""
     shown = frame(e)
     stop = None
     if (found := long_stop(shown.centre.to_metres(e.lat, e.lon)[usable], e.time[usable])) is not None:
@@ -138,7 +140,7 @@ def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> 
 
 
 def _changes(offsets: Array) -> list[list[int]]:
-    """Returns from which fix on clocks are how many seconds ahead of UTC; mostly one entry for all.
+    """Returns the fixes at which the offset from UTC changes, each with the new offset in seconds.
 
     >>> _changes(np.array([0.0, 0.0, 3600.0, 3600.0]))
     [[0, 0], [2, 3600]]

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SAID = 12  # segments with a number and words, at most: the worst
+SAID = 12  # the most segments that get a number and words: the worst ones
 LETTERS = 112  # in a line
 TITLE_LETTERS = 62  # in a line of the title
-FEW = 60  # up to so many fixes have larger points in time
+FEW = 60  # a trip of at most this many fixes has larger points in time
 
 
 def explanation_figure(explanation: Explanation) -> Figure:
@@ -177,7 +177,7 @@ def _scale_bar(axes: Axes) -> None:
 
 
 def _coloured(points: Floats, values: Floats, width: float) -> LineCollection:
-    """Returns a line, each piece of which has the colour of its lower end."""
+    """Returns a line whose pieces have the colour of their lower end."""
     from matplotlib.collections import LineCollection
 
     colours, scale = palette()
@@ -258,7 +258,7 @@ def _numbered(e: Explanation) -> list[int]:
 
 
 def _said(e: Explanation) -> list[str]:
-    """Returns the worst segments in words, in their order, as lines."""
+    """Returns lines that describe the worst segments, in the order of the trip."""
     lines = []
     for number in _numbered(e):
         segment = e.segments[number - 1]

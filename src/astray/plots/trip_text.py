@@ -13,15 +13,15 @@ from astray.explain import ExplainedSegment, Explanation
 Floats = NDArray[np.float64]
 
 STOOD = 5.0  # minutes of standing still from which a map marks the place
-SAME_PLACE = 60.0  # metres
+SAME_PLACE = 60.0  # metres from where it stopped within which a trip stands still
 IN_SECONDS = 180.0  # shorter times are counted in seconds
-IN_MINUTES = 3 * 3600.0  # times up to this in minutes
+IN_MINUTES = 3 * 3600.0  # longer times are counted in hours
 
 VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
 
 def heading(e: Explanation) -> str:
-    """Returns the decision and the trip it is about."""
+    """Returns the decision, and the trip that it concerns."""
     whose = f" of {harmless(e.agent)}" if e.agent else ""
     when = f", {e.began}" if e.began else ""
     return f"{VERDICTS.get(e.decision, e.decision)}: trip {harmless(e.trajectory)}{whose}{when}"
@@ -94,7 +94,7 @@ def minus(words: str) -> str:
 
 
 def usable_fixes(e: Explanation) -> NDArray[np.bool_]:
-    """Returns which fixes have a score."""
+    """Returns a mask of the fixes that have a score."""
     return np.asarray(np.isfinite(e.normality) & (e.fault == ""))
 
 

@@ -54,7 +54,8 @@ class Past:
         return float(np.minimum(apart, DAY - apart).min(initial=np.inf)) / HOUR, int(same.sum())
 
 
-Donor = Callable[[np.random.Generator, bool], Journey | None]  # draws another person's trip, on a weekend or not
+Donor = Callable[[np.random.Generator, bool], Journey | None]
+"""Draws a trip of another person, on a weekend if the flag is True, otherwise on a working day."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Case:
     origin: int  # the place where the trip begins
     destination: int  # the place where the trip ends
     past: Past  # the person's past
-    donor: Donor
+    donor: Donor  # draws a trip of another person
 
 
 def agent_swap(case: Case, rng: np.random.Generator) -> Journey | None:

@@ -63,16 +63,16 @@ class Motion:
         return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
 
     def standing(self, clock: Floats) -> tuple[Ints, Floats]:
-        """Returns, for times of the common clock, the last point of the routes and the length of the stand there.
+        """Returns, for times on the common clock, the last point passed and the seconds that the stand there lasts.
 
-        The length is that of the whole stand in seconds, and 0 in motion.
+        In motion, the seconds are 0.
         """
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         length = np.diff(self.clock, append=self.clock[-1])
         return piece // 4, np.where(piece % 4 == 0, length[piece], 0.0)
 
     def at(self, clock: Floats) -> tuple[Floats, Floats]:
-        """Returns positions and metres of tape at times of the common clock."""
+        """Returns positions and metres of tape at times on the common clock."""
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         since = clock - self.clock[piece]
         arc = self.arc[piece] + since * (self.speed[piece] + 0.5 * self.acceleration[piece] * since)
