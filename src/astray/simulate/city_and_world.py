@@ -92,7 +92,7 @@ def _simulate(
 ) -> Simulation:
     numbers = list(range(people)) if isinstance(people, (int, np.integer)) else list(people)
     if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers) or days < 1:
-        raise DataError(f"people {people!r} for {days} days", remedy="give one or more of each, nobody twice")
+        raise DataError(f"people {people!r} for {days} days", remedy="give one or more of each, and nobody twice")
     if not 0 < interval[0] <= interval[1]:
         raise DataError(f"interval is {interval}", remedy="give the shortest and longest seconds, such as (2, 12)")
     town = make_town(seed, variety)

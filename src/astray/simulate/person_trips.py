@@ -85,13 +85,13 @@ def _recorded_plans(
     variant = np.searchsorted(_VARIANTS, rng.random(n), side="right")
     variant = np.where(variant < IMPROVISED, variant, IMPROVISED + np.arange(n))
     plans = Plans.of_diary(diary.entries, position, variant)
-    goes_on = np.array([entry.goes_on for entry in diary.entries], dtype=bool)
+    continues = np.array([entry.continues for entry in diary.entries], dtype=bool)
     if not logger.is_default:
         kept = _recorded(plans.depart, logger, days, recording)
-        kept[1:] = np.where(goes_on[1:], kept[:-1], kept[1:])
-        plans, goes_on = plans.rows(np.flatnonzero(kept)), goes_on[kept]
-    goes_on[1:] |= _runs_through(plans, town.places, logger, recording)
-    plans = _add_errands(_join(plans, town.places, goes_on), town, traveller.who, recording)
+        kept[1:] = np.where(continues[1:], kept[:-1], kept[1:])
+        plans, continues = plans.rows(np.flatnonzero(kept)), continues[kept]
+    continues[1:] |= _runs_through(plans, town.places, logger, recording)
+    plans = _add_errands(_join(plans, town.places, continues), town, traveller.who, recording)
     return _add_idling(plans, logger, recording) if logger.idle else plans
 
 
@@ -118,16 +118,16 @@ def _runs_through(plans: Plans, places: Places, logger: Logger, rng: np.random.G
     return np.asarray((stays < 60.0 * logger.stop) & (rng.random(len(stays)) < logger.runs_on))
 
 
-def _join(plans: Plans, places: Places, goes_on: Bools) -> Plans:
-    """Joins each trip that goes on with the trip before it, with a stop in between."""
-    if not goes_on.any():
+def _join(plans: Plans, places: Places, continues: Bools) -> Plans:
+    """Joins each trip that continues a recording to the trip before it, with a stop in between."""
+    if not continues.any():
         return plans
     travel = _travel_time(plans, places)
     first, last = [0], [0]
     via: list[tuple[Stop, ...]] = [()]
     for k in range(1, len(plans.depart)):
         same = plans.destination[k - 1] == plans.origin[k] and plans.phase[k - 1] == plans.phase[k]
-        if goes_on[k] and same and plans.depart[k] + travel[k] - plans.depart[first[-1]] < _LONGEST:
+        if continues[k] and same and plans.depart[k] + travel[k] - plans.depart[first[-1]] < _LONGEST:
             stay = float(max(plans.depart[k] - plans.depart[k - 1] - travel[k - 1], 30.0))
             via[-1] += (Stop(int(plans.origin[k]), stay, int(plans.mode[k]), int(plans.variant[k])),)
             last[-1] = k

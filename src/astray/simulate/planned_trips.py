@@ -19,7 +19,7 @@ from astray.simulate.streets import Floats, Ints
 class Entry(NamedTuple):
     """One trip in a diary.
 
-    ``depart`` is in seconds after the first midnight; a person who is late leaves later. A trip that ``goes_on``
+    ``depart`` is in seconds after the first midnight; a person who is late leaves later. A trip that ``continues``
     belongs to the same recording as the trip before it.
     """
 
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     mode: int
     depart: float
     phase: int
-    goes_on: bool
+    continues: bool
 
 
 class Diary:
@@ -60,8 +60,8 @@ class Diary:
         for (a, b), hour in zip(pairwise(stops), hours, strict=True):
             if a != b:
                 used = self._by_line(a, b) if mode >= BUS else mode
-                goes_on = one_trip and len(self.entries) > before
-                self.entries.append(Entry(a, b, used, DAY * day + HOUR * hour, self.phase, goes_on))
+                continues = one_trip and len(self.entries) > before
+                self.entries.append(Entry(a, b, used, DAY * day + HOUR * hour, self.phase, continues))
 
     def mode_to(self, place: int, origin: int = -1) -> int:
         """Returns how the person travels to a place from ``origin``, or from home."""
@@ -102,7 +102,7 @@ class Diary:
 
 
 class Stop(NamedTuple):
-    """A stop within one recording: where, for how long, and by which mode and variant the person goes on."""
+    """A stop within one recording: where, for how long, and by which mode and variant the person continues."""
 
     place: int
     seconds: float

@@ -11,7 +11,7 @@ from astray.simulate.streets import SIDE, Streets, cheapest_path, cheapest_paths
 from astray.simulate.town import Town
 from astray.simulate.transit import legs_of
 
-_LONG_WALK = 2500.0  # metres on foot, at both ends together, from which on nobody takes public transport
+_LONG_WALK = 2500.0  # people who would walk more metres than this, at both ends together, do not ride
 
 IMPROVISED = 3  # the first variant of a route that a person takes only once
 
