@@ -283,7 +283,7 @@ def explained(detector: Detector, states: Array, actions: Array, step: int) -> s
     """Returns the words about the segment of a step."""
     said = detector.explain(Trajectories.from_steps([states], [actions]), eps=-1.0)
     (segment,) = (s for s in said.segments if s.start <= step < s.stop)
-    assert segment.start <= int(segment.words.split()[2]) < segment.stop
+    assert segment.start <= int(segment.words.split()[2].rstrip(",")) < segment.stop
     assert segment.words in str(said)
     return segment.words
 
@@ -294,8 +294,8 @@ def test_an_explanation_compares_an_action_with_those_in_similar_states(detector
     states, actions = (usual.columns[name].copy() for name in ("state", "action"))
     states[15:30, 0], actions[15:30, 0] = 0.5, 0.5
     words = explained(detector, states, actions, 20)
-    assert "action 0 was 0.5; in the 25 past steps most like it -0." in words
-    low, high = (float(word) for word in words.split(" like it ")[1].split(";")[0].split(" to "))
+    assert "action 0 was 0.5; in the 25 past steps most like this one it was -0." in words
+    low, high = (float(word) for word in words.split(" it was ")[1].split(";")[0].split(" to "))
     assert low <= -0.5 <= high
 
 
@@ -303,4 +303,4 @@ def test_an_explanation_names_an_odd_state(detector: Detector) -> None:
     usual = runs(1, 40, seed=3)
     states, actions = (usual.columns[name].copy() for name in ("state", "action"))
     states[10:20, 1] += 30.0
-    assert re.search(r"at step 1\d state 1 was (29|3\d)", explained(detector, states, actions, 15))
+    assert re.search(r"at step 1\d, state 1 was (29|3\d)", explained(detector, states, actions, 15))

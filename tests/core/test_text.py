@@ -178,7 +178,7 @@ def test_a_progress_bar_shows_any_name() -> None:
 def test_one_past_trip_is_singular(strange: Explanation) -> None:
     e = replace(strange, history=1.0)
     assert "1 past trip)" in str(e)
-    assert "1 past trip was learned from" in explanation_page(e)
+    assert "learned from 1 past trip" in explanation_page(e)
     assert not re.search(r"\b1 (past )?trips", explanation_page(e) + str(e))
 
 

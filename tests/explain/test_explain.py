@@ -13,7 +13,9 @@ from astray.core.projection import Projection
 from astray.explain import Explanation, Reason
 from astray.explain.expected_route import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.explain.score_attribution import MATERIAL, columns, either_side, put_back, shapley
+from astray.explain.segment_phrases import counts_in_words
 from astray.explain.trip_phrases import PHRASES, Facts, alike
+from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.statistics import statistics_of
@@ -317,9 +319,27 @@ def test_the_reasons_mention_other_agents_if_they_matter(ann: Detector) -> None:
     number = {column.what: i for i, column in enumerate(columns(featurizer.config.habits, featurizer.popularity.cells))}
     own = seen.statistics[0].astype(float)
     facts = Facts(number, featurizer.config.habits, featurizer.popularity.cells, own, own, 9)
-    assert PHRASES["others"](facts) == "about 9 of 9 others go where it is new"
+    assert PHRASES["others"](facts) == "about 9 of 9 other agents go where the way is new"
     own[number[150.0, "where new"]] = 0.0
-    assert PHRASES["others"](facts) == "none of 9 others goes where it is new"
+    assert PHRASES["others"](facts) == "none of 9 other agents goes where the way is new"
+
+
+def test_two_rare_manners_of_a_segment_are_one_sentence_about_the_same_trips(ann: Detector) -> None:
+    encoder = featurizer_of(ann).encoder
+    assert isinstance(encoder, FamiliarityEncoder)
+    counts = np.array([[20.0 if habit == Habit(cell=habit.cell) else 0.0 for habit in encoder.habits]])
+    words, _ = counts_in_words(counts, encoder, -1)
+    manners = "0 of the 20 trips around here went in this direction, and 0 of the 20 went at about this speed"
+    assert words == f"20 of 112 past trips came through this street, 20 through this neighbourhood; {manners}"
+
+
+def test_the_words_for_a_part_of_the_way_and_for_the_whole_way_differ() -> None:
+    own, manner = np.zeros(len(KNOWN)), ("heading", "in this direction")
+    facts = Facts(NUMBER, CONFIG.habits, CONFIG.popularity, own, own)
+    own[NUMBER[Habit(cell=300, heading=True), "new"]] = 0.4
+    assert facts.rarely(manner) == "40 % of the way was never travelled in this direction before"
+    own[NUMBER[Habit(cell=300, heading=True), "new"]] = 1.0
+    assert facts.rarely(manner) == "no part of the way was travelled in this direction before"
 
 
 def test_rewards_without_a_trip_reward_are_explained_without_reasons() -> None:

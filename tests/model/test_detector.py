@@ -930,7 +930,7 @@ class TestExplanations:
         encoder = featurizer_of(walker).encoder
         words, _ = counts_in_words(familiar_counts(late, encoder, -1), encoder, -1)
         assert words.startswith("20 of 20 past trips came through this street")
-        assert "0 of the 20 trips around here went at this hour" in words
+        assert "0 of the 20 trips around here passed at this hour" in words
         back = straight(60, "back", start=1.7e9 + 86_400 * 40)
         back = fixes(back.columns["lat"][::-1], back.columns["lon"], name="back", start=1.7e9 + 86_400 * 40)
         returning = featurizer_of(walker).featurize(back).steps[np.arange(20, 50)]
@@ -1029,7 +1029,7 @@ class TestStatesAndActions:
         worst = int(np.argmin(strange))
         said = loaded.explain(other, worst)
         assert said.segments
-        assert "past steps most like it" in said.segments[0].words
+        assert "past steps most like this one" in said.segments[0].words
         assert "step" in str(said)
         loaded.partial_fit(usual[50:])
         detector.partial_fit(usual[50:])

@@ -16,59 +16,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from explained_trip import CAME, NEVER, a_trip
 
 import astray.plots
 from astray.core.errors import DataError
 from astray.core.text import harmless
-from astray.explain import ExplainedSegment, Explanation, Reason
+from astray.explain import Reason
 from astray.plots import explanation_page, save_page
 from astray.plots.html_page import SCRIPTS, bundle
 from astray.plots.style import COLOURS, ODD
 
-START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
-NEVER = "never ended here before (0 of 304 past trips)"
 ASSETS = Path(astray.plots.__file__).parent / "assets"
 WICKED = "</script><img src=x onerror=alert(1)><!--{{script}}&amp;\u2028'\""
-
-
-def a_trip(name: str = "t7", score: float = -3.1) -> Explanation:
-    """Forty fixes a minute apart, eastwards; not normal from the tenth to the nineteenth; the thirtieth faulty."""
-    n = 40
-    time = START + 60.0 * np.arange(n)
-    lat, lon = np.full(n, 41.15), -8.61 + 0.002 * np.arange(n)
-    normality = np.where((np.arange(n) >= 10) & (np.arange(n) < 20), -3.0, 0.5)
-    uncertainty = np.full(n, 0.2)
-    passed = np.where(normality < 0, 0.0, 40.0)
-    fault = np.full(n, "", dtype="U20")
-    fault[30], normality[30], uncertainty[30], passed[30] = "impossible speed", np.nan, np.nan, np.nan
-    segment = ExplainedSegment(10, 20, time[10], time[19], -3.0, 0.2, "place", "0 of 304 past trips came here")
-    return Explanation(
-        agent="ann",
-        trajectory=name,
-        time=time,
-        lat=lat,
-        lon=lon,
-        normality=normality,
-        uncertainty=uncertainty,
-        lo=normality - 0.4,
-        hi=normality + 0.4,
-        fault=fault,
-        segments=(segment,),
-        trip_normality=score,
-        trip_uncertainty=0.2,
-        score=score,
-        aspect="place",
-        p_value=0.04,
-        history=304.0,
-        decision="anomaly",
-        eps=-2.0,
-        gamma=1.5,
-        leave=-1.0,
-        passed=passed,
-        habitual=((lat + 0.001, lon), (lat - 0.002, lon)),
-        expected=((lat[9:20] + 0.003, lon[9:20]), (lat[9:15] - 0.003, lon[9:15])),
-        reasons=(Reason(NEVER, 1.9, "end"), Reason("25 % of the way is new", 0.8, "place")),
-    )
 
 
 class Reading(HTMLParser):
@@ -163,7 +122,7 @@ def test_the_script_writes_text_and_never_markup() -> None:
 def test_without_scripts_the_page_shows_the_explanation_in_words() -> None:
     page = explanation_page(a_trip())
     inside = page.split("<noscript>")[1].split("</noscript>")[0]
-    assert "out of place: 0 of 304 past trips came here" in inside
+    assert f"out of place: {CAME}" in inside
     assert f"\n  {NEVER}; 25 % of the way is new\n" in inside
 
 
@@ -205,7 +164,11 @@ def test_the_page_has_the_colours_of_the_pictures() -> None:
 def test_trips_are_listed_from_the_least_normal_and_those_without_a_score_last() -> None:
     nothing = np.full(40, np.nan)
     scoreless = replace(
-        a_trip("none", np.nan), normality=nothing, uncertainty=nothing, segments=(), fault=np.full(40, "repeated")
+        a_trip("none", np.nan),
+        normality=nothing,
+        uncertainty=nothing,
+        segments=(),
+        fault=np.full(40, "repeated"),
     )
     page = explanation_page([a_trip("b", -1.0), scoreless, a_trip("a", -4.0)])
     assert [trip["trajectory"] for trip in data_of(page)["trips"]] == ["a", "b", "none"]
@@ -240,7 +203,13 @@ def test_the_page_marks_a_long_stop() -> None:
 
 def test_states_and_actions_have_no_map() -> None:
     steps = replace(
-        a_trip(), time=np.arange(40.0), lat=np.zeros(0), lon=np.zeros(0), passed=np.zeros(0), habitual=(), expected=()
+        a_trip(),
+        time=np.arange(40.0),
+        lat=np.zeros(0),
+        lon=np.zeros(0),
+        passed=np.zeros(0),
+        habitual=(),
+        expected=(),
     )
     read = data_of(explanation_page(steps))["trips"][0]
     assert read["start"] is None

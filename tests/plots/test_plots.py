@@ -11,53 +11,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from explained_trip import START, a_trip
 from matplotlib.figure import Figure
 
 from astray.core.errors import DataError
-from astray.explain import ExplainedSegment, Explanation, Reason
 from astray.plots import explanation_figure, history_figure, save_figure, scores_figure
-
-START = 1_740_000_000.0  # Wed 19 Feb 2025, 21:20 UTC
-NEVER = "never ended here before (0 of 304 past trips)"
-
-
-def a_trip() -> Explanation:
-    """Forty fixes a minute apart, eastwards; not normal from the tenth to the nineteenth; the thirtieth faulty."""
-    n = 40
-    time = START + 60.0 * np.arange(n)
-    lat, lon = np.full(n, 41.15), -8.61 + 0.002 * np.arange(n)
-    normality = np.where((np.arange(n) >= 10) & (np.arange(n) < 20), -3.0, 0.5)
-    uncertainty = np.full(n, 0.2)
-    fault = np.full(n, "", dtype="U20")
-    fault[30], normality[30], uncertainty[30] = "impossible speed", np.nan, np.nan
-    words = "0 of 304 past trips came through this street"
-    segment = ExplainedSegment(10, 20, time[10], time[19], -3.0, 0.2, "place", words)
-    return Explanation(
-        agent="ann",
-        trajectory="t7",
-        time=time,
-        lat=lat,
-        lon=lon,
-        normality=normality,
-        uncertainty=uncertainty,
-        lo=normality - 0.4,
-        hi=normality + 0.4,
-        fault=fault,
-        segments=(segment,),
-        trip_normality=-3.1,
-        trip_uncertainty=0.2,
-        score=-3.1,
-        aspect="place",
-        p_value=0.04,
-        history=304.0,
-        decision="anomaly",
-        eps=-2.0,
-        gamma=1.5,
-        leave=-1.0,
-        habitual=((lat + 0.001, lon), (lat - 0.002, lon)),
-        expected=((lat[9:20] + 0.003, lon[9:20]), (lat[9:15] - 0.003, lon[9:15])),
-        reasons=(Reason(NEVER, 1.9, "end"), Reason("25 % of the way is new", 0.8, "place")),
-    )
 
 
 def text_of(figure: Figure, folder: Path) -> str:

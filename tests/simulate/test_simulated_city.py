@@ -12,21 +12,23 @@ from sklearn.neighbors import NearestNeighbors
 import astray.simulate as simulate
 from astray import Trajectories
 from astray.core.errors import DataError
+from astray.core.projection import Projection
 from astray.simulate import ANOMALY_KINDS, EPOCH, Simulation
 from astray.simulate.city_plan import city_streets
 from astray.simulate.gps_loggers import SLOW_NOISE, WHITE_NOISE, Logger, record
 from astray.simulate.movement import CRUISE, HOUR, move
 from astray.simulate.route_choice import IMPROVISED, Traveller
 from astray.simulate.routes import DRIVE, MODES, WALK, Journey, Route
-from astray.simulate.shortest_paths import cheapest_paths, trace_path
-from astray.simulate.streets import to_metres
+from astray.simulate.streets import CENTRE, cheapest_paths, trace_path
+
+CITY = Projection(*CENTRE)
 
 NOISE = 25.0
 """The largest possible GPS error in metres: eight standard deviations of one axis."""
 
 
 def metres(trips: Trajectories) -> np.ndarray:
-    return to_metres(trips.columns["lat"], trips.columns["lon"])
+    return CITY.to_metres(trips.columns["lat"], trips.columns["lon"])
 
 
 def off(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -42,7 +44,7 @@ def off(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def off_route(sim: Simulation, trip: Trajectories) -> np.ndarray:
     """Returns the distances of a trip's fixes from the route of the normal trip of the same name."""
-    way = to_metres(*sim.route(str(trip.trajectory_ids[0])))
+    way = CITY.to_metres(*sim.route(str(trip.trajectory_ids[0])))
     return off(metres(trip), way[:-1], way[1:])
 
 
@@ -159,7 +161,7 @@ def test_gps_error_is_correlated_over_seconds_and_independent_over_minutes():
 
 def test_speeds_are_plausible_for_each_mode_and_lower_in_the_rush_hour(sim: Simulation):
     trips = sim.trips[::4]
-    ways = [to_metres(*sim.route(str(name))) for name in trips.trajectory_ids]
+    ways = [CITY.to_metres(*sim.route(str(name))) for name in trips.trajectory_ids]
     length = np.array([np.linalg.norm(np.diff(way, axis=0), axis=1).sum() for way in ways])
     speed, mode = length / durations(trips), trips.context["mode"]
     for name, low, high in (("walk", 0.8, 1.7), ("cycle", 2.0, 5.5), ("drive", 2.5, 13.0)):

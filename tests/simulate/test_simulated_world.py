@@ -17,9 +17,8 @@ from astray.simulate.gps_loggers import Logger, record
 from astray.simulate.movement import DAY, HOUR, move
 from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, METRO, MODES, NOWHERE, WALK, Journey, Route, chain
-from astray.simulate.shortest_paths import cheapest_paths
 from astray.simulate.street_plans import PLANS, gabriel_graph, lay_out
-from astray.simulate.streets import to_metres
+from astray.simulate.streets import cheapest_paths
 from astray.simulate.town import make_town
 from astray.simulate.transit import legs_of
 
@@ -35,7 +34,7 @@ def digest(trips: Trajectories) -> str:
 
 
 def metres(sim: Simulation, trips: Trajectories) -> np.ndarray:
-    return to_metres(trips.columns["lat"], trips.columns["lon"], sim.streets.centre)
+    return Projection(*sim.streets.centre).to_metres(trips.columns["lat"], trips.columns["lon"])
 
 
 def only(name: str) -> Variety:

@@ -1,4 +1,4 @@
-"""Finds the expected route: how the agent would have gone on from where a trip left the known ways."""
+"""Finds the expected route: how the agent would have continued from where a trip left the known ways."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Way = tuple[Floats, Floats]  # latitudes, longitudes
 
 HABITUAL = 50  # past ways in an explanation, at most
 EXPECTED = 5  # expected ways, at most
-MOST_STEPS = 60  # of a way that the policy drives
+MOST_STEPS = 60  # steps, at most, of a way that the policy drives
 BESIDE = 150.0  # metres within which a past trip came the same way
-SHOWN = 2000.0  # metres of a past way in an explanation; more if the trip went on for longer
-AHEAD = 400.0  # metres that a past trip must have gone on
+SHOWN = 2000.0  # metres of a past way in an explanation; more if the trip continued for longer
+AHEAD = 400.0  # metres that a past trip must have continued
 LOOKED_AT = 500  # places of a trip that are compared with past ways, at most
 MILESTONES = 20  # places at which two ways are compared
 
@@ -48,9 +48,9 @@ def expected_ways(
 
 
 def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Array]:
-    """Returns how past ways went on from where a track was last beside one that led in its direction.
+    """Returns how past ways continued from the last place where the track was beside one and went in its direction.
 
-    Past ways and the track are n x 2 each, in metres. Ways that followed the track for long count most.
+    Past ways and the track are n x 2 each, in metres. The ways that followed the track longest count most.
     """
     rows = np.unique(np.linspace(0, len(track) - 1, min(len(track), LOOKED_AT)).astype(int))
     track, velocity = track[rows], velocity[rows]
@@ -67,7 +67,7 @@ def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Arra
 def ways_on(
     paths: Sequence[Array], place: Array, velocity: Array, most: int = EXPECTED, weights: Array | None = None
 ) -> list[Array]:
-    """Returns how past ways (n x 2 each, metres) went on from a place, the most travelled way first.
+    """Returns how past ways (n x 2 each, metres) continued from a place, the most travelled way first.
 
     Only ways that led in the direction of travel count. Of ways that stay beside each other, one is returned.
     ``weights`` give how much each past way counts.
@@ -88,7 +88,11 @@ def ways_on(
 
 
 def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.bool_], Floats, Floats]:
-    """Returns which pieces of a path pass each place in its direction and lead on; distances; where on them."""
+    """Compares places with the pieces of a path: (places, pieces) each.
+
+    Returns whether the piece passes the place in the direction of travel with more of the path ahead, how far apart
+    they are, and the share of the piece before its point nearest to the place.
+    """
     pieces = np.diff(path, axis=0)
     length = np.hypot(*pieces.T)
     apart, share = _apart(places, path)
@@ -144,7 +148,7 @@ def _apart(places: Array, path: Array) -> tuple[Floats, Floats]:
 
 
 def _along(way: Array) -> Floats:
-    """Returns the distance of each place of a way from its start, along the way."""
+    """Returns the distance travelled at each place of a way."""
     return np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(way, axis=0).T))])
 
 

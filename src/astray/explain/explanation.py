@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from astray.explain.segment_phrases import (
     familiar_counts,
     motion_words,
     passed_here,
-    worst_aspect,
 )
 from astray.explain.step_phrases import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
@@ -98,7 +97,7 @@ class Explanation:
     habitual
         Some of the agent's past ways: a latitude and a longitude array each.
     expected
-        How the agent would have gone on from where it left the normal way, the likeliest way first; likewise.
+        How the agent would have continued from where it left the normal way, the likeliest way first; likewise.
     """
 
     agent: str
@@ -175,7 +174,7 @@ class Explanation:
             lines.append(f"  {self._moment(s.start_time)} to {self._moment(s.end_time)}: normality {s.normality:.1f}")
             lines.append(f"    {s}")
         if not self.segments:
-            lines.append("  no segment of it stands out")
+            lines.append("  no segment stands out")
         faults = int((self.fault != "").sum())
         if faults:
             verb = "is the receiver's fault and was" if faults == 1 else "are the receiver's fault and were"
@@ -194,22 +193,11 @@ def explain_fixes(
     habitual: Sequence[Way],
     actor: Actor | None = None,
 ) -> Explanation:
-    """Explains one GPS trip from the scores of its every fix.
+    """Explains one GPS trip from the scores of its usable fixes.
 
-    Parameters
-    ----------
-    scores
-        The scores of every usable fix. The statistics of the whole trip are computed from the same steps.
-    bounds
-        The thresholds of the decision.
-    featurizer
-        Sees the trip through the memory of its agent.
-    name
-        The trip's id; if the memory holds this trip, it does not count towards its own familiarity.
-    habitual
-        Past ways of the agent; the expected ways are how they went on.
-    actor
-        A policy, which gives the expected ways where no past way came by.
+    The ``featurizer`` sees the trip through the memory of its agent. If the memory holds the trip of this ``name``, it
+    does not count towards its own familiarity. The expected ways are how the ``habitual`` ways continued or, where none
+    of them came by, how the policy (``actor``) drives on.
     """
     steps, encoder = scores.chunk.steps, featurizer.encoder
     number = int(featurizer.memory.number_of([name])[0])
@@ -240,26 +228,7 @@ def explain_fixes(
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = explain_segments(scores, bounds, segments, words, habitual, expected, passed)
-    return replace(explanation, reasons=_reasons(scores, featurizer, sides))
-
-
-def _reasons(
-    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
-) -> tuple[Reason, ...]:
-    """Returns what lowered the score of the trip as a whole."""
-    chunk, others = scores.chunk, featurizer.popularity
-    if chunk.statistics is None:
-        return ()
-    return reasons(
-        chunk.statistics[0],
-        scores.reward,
-        scores.calibrations[int(chunk.scale[0])],
-        habits=featurizer.config.habits,
-        cells=others.cells,
-        history=float(chunk.history[0]),
-        others=len(others.agents) - int(others.excluded in others.agents.trip_ids),
-        sides=sides,
-    )
+    return replace(explanation, reasons=reasons(scores, featurizer, sides))
 
 
 def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Explanation:
@@ -281,8 +250,8 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
     for segment in segments:
         at = segment.start + int(np.argmin(scores.normality[segment.start : segment.stop]))
         odd = odd_numbers(pairs[at], past, world.scale, n_states, normality)
-        said = "; ".join(o.words(n_states) for o in odd) or "no single number of it sets it apart from past steps"
-        words.append((f"at step {at} {said}", {}))
+        said = "; ".join(o.words(n_states) for o in odd) or "no single number sets it apart from past steps"
+        words.append((f"at step {at}, {said}", {}))
     return explain_segments(scores, bounds, segments, words)
 
 
@@ -352,8 +321,9 @@ def _segment(scores: Scores, segment: Segment, words: str, counts: dict[str, flo
 
 
 def _aspect(scores: Scores, rows: slice) -> str:
-    """Returns the aspect in which some rows lost most."""
-    return worst_aspect(scores.aspects, scores.of_steps.aspect[rows], scores.normality[rows])
+    """Returns the aspect in which some rows lost most normality."""
+    lost = np.bincount(scores.of_steps.aspect[rows], np.maximum(-scores.normality[rows], 1e-9), len(scores.aspects))
+    return scores.aspects[int(lost.argmax())]
 
 
 def position_of(trips: Trajectories, trajectory: TripId | str | int) -> int:

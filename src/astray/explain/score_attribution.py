@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,11 @@ from astray.features.trip_rows import (
     TripHabit,
     TripRows,
 )
-from astray.irl.shared import Reward, band_of, trip_rewards
-from astray.scoring.normality import Calibration, over_heads
+from astray.irl.shared import band_of, trip_rewards
+from astray.scoring.normality import over_heads
+
+if TYPE_CHECKING:
+    from astray.scoring.scores import Scores
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -121,38 +124,21 @@ _MOTIONS = {
 
 
 def reasons(
-    statistics: Array,
-    reward: Reward,
-    calibration: Calibration,
-    *,
-    habits: tuple[Habit, ...],
-    cells: tuple[float, ...],
-    history: float,
-    others: int = 0,
-    sides: Mapping[TripHabit, tuple[float, float]] | None = None,
+    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
 ) -> tuple[Reason, ...]:
-    """Returns what lowered a trip's score most, the most important first; nothing for an agent without a past.
+    """Returns what lowered the score of one trip most, the most important first; nothing for an agent without a past.
 
-    Parameters
-    ----------
-    statistics
-        The statistics of the trip.
-    reward, calibration
-        The reward and the calibration that scored it.
-    habits, cells
-        What the statistics count: habits of steps, and sizes of the cells in which other agents are counted.
-    history
-        The number of past trips behind the score.
-    others
-        The number of other agents whose places are known.
-    sides
-        Numbers of past trips that were shorter and longer, quicker and slower: see :func:`either_side`.
+    ``sides`` are the numbers of past trips that were shorter and longer, quicker and slower: see :func:`either_side`.
     """
-    own = np.asarray(statistics, np.float64)
-    trip_reward, reference = reward.trip, reward.reference
-    if trip_reward is None or reference is None or np.isnan(own).all() or history < 1:
+    chunk, trip_reward, reference = scores.chunk, scores.reward.trip, scores.reward.reference
+    if chunk.statistics is None or trip_reward is None or reference is None:
         return ()
-    known = columns(habits, cells)
+    own, history = np.asarray(chunk.statistics[0], np.float64), float(chunk.history[0])
+    if np.isnan(own).all() or history < 1:
+        return ()
+    habits, popularity = featurizer.config.habits, featurizer.popularity
+    others = len(popularity.agents) - int(popularity.excluded in popularity.agents.trip_ids)
+    known, calibration = columns(habits, popularity.cells), scores.calibrations[int(chunk.scale[0])]
     typical = np.asarray(reference.typical[int(band_of(history))], np.float64)
 
     def normality(back: Bools) -> Floats:
@@ -160,7 +146,8 @@ def reasons(
         return calibration.trip.standardise(over_heads(rewards, calibration.weights))
 
     effects = dict(zip(PHRASES, shapley(normality, len(PHRASES)).tolist(), strict=True))
-    facts = Facts({column.what: i for i, column in enumerate(known)}, habits, cells, own, typical, others, sides or {})
+    number = {column.what: i for i, column in enumerate(known)}
+    facts = Facts(number, habits, popularity.cells, own, typical, others, sides)
     found: list[Reason] = []
     for group in sorted(effects, key=lambda group: -effects[group]):
         said = PHRASES[group](facts) if effects[group] >= MATERIAL else ""

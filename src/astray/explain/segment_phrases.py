@@ -24,29 +24,19 @@ ASPECTS = {  # what a low aspect of the reward means
     "time": "unusual time",
 }
 
-MANNERS = {  # the conditions of a habit beside the place, in words
-    "heading": "in this direction",
-    "speed": "at such a speed",
-    "hours": "at this hour",
-    "weekend": "on such a day",
-    "origin": "from this start",
-    "trail": "having come this way",
+MANNERS = {  # the conditions of a habit beside the place: what a past trip did that met them
+    "heading": "went in this direction",
+    "speed": "went at about this speed",
+    "hours": "passed at this hour",
+    "weekend": "passed on this kind of day",
+    "origin": "began where this one did",
+    "trail": "came the same way",
 }
 
 ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": ("hours", "weekend")}
 """The conditions that each aspect of the reward is about."""
 
 SOME = 3  # trips, at least, of which a share is meaningful
-
-
-def worst_aspect(aspects: Sequence[str], which: Array, normality: Array) -> str:
-    """Returns the name of the aspect in which some steps lost most normality.
-
-    >>> worst_aspect(("place", "time"), np.array([0, 0, 1]), np.array([-0.5, -0.5, -3.0]))
-    'time'
-    """
-    lost = np.bincount(which, np.maximum(-normality, 1e-9), len(aspects))
-    return str(aspects[int(lost.argmax())])
 
 
 def familiar_counts(
@@ -93,46 +83,56 @@ def counts_in_words(
     for manner in sorted(manners, key=lambda m: (len(m.asks), round(m.share, 1), list(MANNERS).index(m.asks[0]))):
         if manner.is_rare and not any(set(before.asks) <= set(manner.asks) for before in rare):
             rare.append(manner)
-    if evidence is None:
-        return "; ".join(filter(None, [there, " and ".join(m.words for m in rare[:2])])), by_name
-    others = [m.words for m in rare[:2] if m.words != evidence.words]
-    return "; ".join([evidence.words, there, *others[:1]]), by_name
+    if evidence is not None:
+        others = [str(m) for m in rare[:2] if str(m) != str(evidence)]
+        return "; ".join([str(evidence), there, *others[:1]]), by_name
+    if len(rare) > 1 and rare[0].among == rare[1].among:
+        among = rare[1].among.removesuffix(" trips around here")
+        return f"{there}; {rare[0]}, and {rare[1].found} of {among} {rare[1].did}", by_name
+    return "; ".join([there, *map(str, rare[:2])]), by_name
 
 
 class Manner(NamedTuple):
-    """How many of the past trips through a place had some manner; orders by rarity."""
+    """How many of the past trips through a place met the conditions of a habit; orders by rarity."""
 
     share: float
-    n: int
-    words: str
+    n: int  # the number of conditions
+    found: str  # how many
+    among: str  # such as "the 39 trips around here"
+    did: str  # what the counted trips did
     asks: tuple[str, ...]  # the conditions of the habit beside the place
-    is_rare: bool  # whether few of enough trips had it
+    is_rare: bool  # whether few of enough trips met them
+
+    def __str__(self) -> str:
+        return f"{self.found} of {self.among} {self.did}"
 
 
 def _manners(
     habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int
 ) -> list[Manner]:
+    """Returns how many past trips met the conditions of each habit that asks for more than a place."""
     found = []
     for habit, count in zip(habits, counts.tolist(), strict=True):
         asks = tuple(name for name in MANNERS if getattr(habit, name) not in (None, False))
         if habit.cell is None or not asks:
             continue
         here = next((c for cell, c in places if cell >= habit.cell), 0.0)
-        how = " ".join(MANNERS[name] for name in asks)
-        words = f"{count:.0f} of the {here:.0f} trips around here went {how}"
+        among, did = f"the {here:.0f} trips around here", " and ".join(MANNERS[name] for name in asks)
         if here < SOME:
-            words = f"{count:.0f} of {number_of(history, 'past trip')} came by {how}"
-        found.append(Manner(count / max(here, 1.0), len(asks), words, asks, here >= SOME and count <= 0.15 * here))
+            among, did = number_of(history, "past trip"), f"came by and {did}"
+        is_rare = here >= SOME and count <= 0.15 * here
+        found.append(Manner(count / max(here, 1.0), len(asks), f"{count:.0f}", among, did, asks, is_rare))
     return found
 
 
 def _area(cell: float) -> str:
+    """Names a cell by its size."""
     sizes = ((200, "street"), (800, "block"), (2500, "neighbourhood"), (8000, "district"))
     return next((name for size, name in sizes if cell <= size), "region")
 
 
 def motion_words(steps: Steps) -> str:
-    """Describes a segment for a model without a memory."""
+    """Describes how far and how fast a segment went, for a model without a memory."""
     speed = np.hypot(*steps.velocity.T)
     way = float(np.hypot(*np.diff(steps.location, axis=0).T).sum()) / 1000.0
-    return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h that the reward finds unlike the past"
+    return f"{way:.1f} km at {3.6 * float(np.median(speed)):.0f} km/h, which the reward finds unlike past trips"

@@ -12,7 +12,7 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 LIKE = 25  # past steps most similar to a step in all but one of its numbers
-MOST = 2  # numbers named, at most
+MOST = 2  # numbers that are named, at most
 MATERIAL = 0.5  # standard deviations of n(s, a) that a number must cost to be named
 RATHER = 0.5  # an action is named before a state that costs up to twice as much: the agent chose the action
 
@@ -28,11 +28,9 @@ class Odd(NamedTuple):
 
     def words(self, n_states: int) -> str:
         """Returns the number in words; columns count from 0, actions after states."""
-        of_state = self.column < n_states
-        name = f"state {self.column}" if of_state else f"action {self.column - n_states}"
-        return (
-            f"{name} was {self.value:.3g}; in the {self.past} past steps most like it {self.low:.3g} to {self.high:.3g}"
-        )
+        name = f"state {self.column}" if self.column < n_states else f"action {self.column - n_states}"
+        usual = f"in the {self.past} past steps most like this one it was {self.low:.3g} to {self.high:.3g}"
+        return f"{name} was {self.value:.3g}; {usual}"
 
 
 def odd_numbers(
@@ -52,7 +50,7 @@ def odd_numbers(
     found: list[Odd] = []
     now = step
     for _ in range(MOST):
-        odd = [_compared(now, past, scale, column) for column in range(len(step))]
+        odd = [_compare(now, past, scale, column) for column in range(len(step))]
         tried = np.repeat(now[None], len(odd), axis=0)
         tried[np.arange(len(odd)), np.arange(len(odd))] = [usual for _, usual in odd]
         cost = normality(tried) - normality(now[None])
@@ -65,8 +63,8 @@ def odd_numbers(
     return found
 
 
-def _compared(step: Floats, past: Floats, scale: Floats, column: int) -> tuple[Odd, float]:
-    """Compares one number of a step with the past steps most similar otherwise; returns it with the usual value."""
+def _compare(step: Floats, past: Floats, scale: Floats, column: int) -> tuple[Odd, float]:
+    """Compares one number of a step with that of the past steps most similar otherwise; also returns their median."""
     apart = ((past - step) / scale) ** 2
     apart[:, column] = 0.0
     n = min(LIKE, len(past))

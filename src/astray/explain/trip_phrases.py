@@ -16,6 +16,7 @@ from astray.features.trip_rows import END_CELLS, TripHabit
 Floats = NDArray[np.float64]
 
 SHARE = 0.05  # share of the way that is worth mentioning
+ALL = 0.995  # share of the way that is the whole way in words
 FEW = float(np.log(2.0))  # half as many as is typical, in logarithms
 PAST = "past trips"
 
@@ -41,7 +42,7 @@ class Facts(NamedTuple):
         return float(self.own[self.column[what]])
 
     def few(self, what: Hashable) -> bool:
-        """Returns whether a statistic counts at most half as many past trips as is typical."""
+        """Returns True if a statistic counts at most half as many past trips as is typical."""
         return self.of(what) <= float(self.typical[self.column[what]]) - FEW
 
     def count(self, what: Hashable) -> int:
@@ -50,30 +51,32 @@ class Facts(NamedTuple):
         return max(1, round(mean)) if mean > 0 else 0
 
     def times(self, did: str, what: Hashable) -> str:
-        """Says that the agent never or rarely did something; nothing if it did so about as often as is typical."""
+        """Says that the agent never or rarely did something; an empty text if it did so about as often as usual."""
         if self.of(what) == 0:
             return f"never {did} before (0 of {number_of(self.past, 'past trip')})"
         return f"{did} in only {self.count(what)} of {number_of(self.past, 'past trip')}" if self.few(what) else ""
 
     def trips(self, were: str, what: Hashable) -> str:
-        """Says that no or hardly any past trip was like this one; nothing if about as many were as is typical."""
+        """Says that no or hardly any past trip was like this one; an empty text if about as many were as is typical."""
         if self.of(what) == 0:
             return f"no past trip {were}"
         return f"only {self.count(what)} of {number_of(self.past, 'past trip')} {were}" if self.few(what) else ""
 
     def rarely(self, *of: tuple[str, str]) -> str:
-        """Says which part of the way is known, but not in this manner; ``of`` holds fields of habits with words."""
+        """Says which part of the way is known, but not in some manner; ``of`` holds habits' fields with words."""
         much, how = 0.0, ""
         for field, said in of:
             for habit in self.habits:
                 known = same_but(habit, field, self.habits)
                 if known is not None and self.of((habit, "new")) - self.of((known, "new")) > much:
                     much, how = self.of((habit, "new")) - self.of((known, "new")), said
-        return f"{percent(much)} of the way never {how} before" if much >= SHARE else ""
+        if much >= ALL:
+            return f"no part of the way was travelled {how} before"
+        return f"{percent(much)} of the way was never travelled {how} before" if much >= SHARE else ""
 
 
 def is_place(habit: Habit) -> bool:
-    """Returns whether a habit only asks for a place."""
+    """Returns True if a habit only asks for a place."""
     return habit.cell is not None and habit == Habit(cell=habit.cell)
 
 
@@ -99,7 +102,7 @@ def percent(share: float) -> str:
     >>> percent(0.614), percent(1.0)
     ('61 %', 'all')
     """
-    return "all" if share >= 0.995 else f"{100 * share:.0f} %"
+    return "all" if share >= ALL else f"{100 * share:.0f} %"
 
 
 def alike(*parts: str, size: float = 0.0) -> TripHabit:
@@ -116,8 +119,8 @@ BACK = TripHabit(("stop", "start"), ("start", "stop"), NEAR)
 def _between(facts: Facts) -> str:
     there = alike("start", "stop", size=NEAR)
     if facts.of(there) == 0 and facts.of(BACK) > 0:
-        return f"no past trip from its start to its end, but {facts.count(BACK)} the other way"
-    return facts.trips("between these two places", there)
+        return f"no past trip went from this start to this end, but {facts.count(BACK)} went the other way"
+    return facts.trips("went between these two places", there)
 
 
 def _place(facts: Facts) -> str:
@@ -128,19 +131,21 @@ def _place(facts: Facts) -> str:
         return f"{percent(facts.of((place, 'new')))} of the way is new"
     rarest = (place, "lowest")
     if facts.of(rarest) == 0:
-        return "a part of the way is new"
-    few = f"a part of the way taken in only {facts.count(rarest)} of {number_of(facts.past, 'past trip')}"
+        return "part of the way is new"
+    few = f"part of the way was taken in only {facts.count(rarest)} of {number_of(facts.past, 'past trip')}"
     return few if facts.few(rarest) else ""
 
 
 def _direction(facts: Facts) -> str:
-    said = facts.rarely(("heading", "in this direction"), ("trail", "in this order"), ("origin", "from this start"))
+    said = facts.rarely(
+        ("heading", "in this direction"), ("trail", "in this order"), ("origin", "from this starting point")
+    )
     if said:
         return said
     for habit in facts.habits:
         if habit == Habit(cell=habit.cell, heading=True) and facts.few((habit, "mean")):
             among = number_of(facts.past, "past trip")
-            return f"in this direction only in about {facts.count((habit, 'mean'))} of {among}"
+            return f"travelled in this direction in only about {facts.count((habit, 'mean'))} of {among}"
     return ""
 
 
@@ -160,20 +165,20 @@ def _hour(facts: Facts) -> str:
 
 
 COMPARED: dict[str, tuple[str, str, str, Callable[[float], str]]] = {
-    "length": ("shorter than", "longer than", "about as long", lambda v: f"{np.expm1(v) / 1000.0:.1f} km"),
+    "length": ("shorter than", "longer than", "went about as far", lambda v: f"{np.expm1(v) / 1000.0:.1f} km"),
     "duration": (
         "took less time than",
         "took longer than",
         "took about as long",
         lambda v: f"{np.exp(v) / 60:.0f} minutes",
     ),
-    "speed": ("slower than", "faster than", "about as fast", lambda v: f"{3.6 * np.expm1(v):.0f} km/h"),
+    "speed": ("slower than", "faster than", "went about as fast", lambda v: f"{3.6 * np.expm1(v):.0f} km/h"),
 }
 """Words for a trip that has less, more or as much as past ones, and how its value is written."""
 
 
 def _compared(facts: Facts, band: str) -> str:
-    """Compares with past trips between the same places, or else with all; nothing if it is as usual as is typical."""
+    """Compares a trip with past trips between the same places, or else with all; an empty text if it is as usual."""
     less, more, same, written = COMPARED[band]
     value = written(facts.of(band))
 
@@ -200,7 +205,7 @@ def _standing(facts: Facts) -> str:
 
 
 def _speed(facts: Facts) -> str:
-    return facts.rarely(("speed", "at such a speed")) or _compared(facts, "speed")
+    return facts.rarely(("speed", "at about this speed")) or _compared(facts, "speed")
 
 
 def _others(facts: Facts) -> str:
@@ -209,10 +214,11 @@ def _others(facts: Facts) -> str:
     new = facts.of((Habit(cell=size), "new"))
     some = new >= SHARE
     n = round(float(np.expm1(facts.of((size, "where new")) / new if some else facts.of((size, "mean")))))
-    where = "where it is new" if some else "here"
+    where = "where the way is new" if some else "here"
+    others = number_of(facts.others, "other agent")
     if n == 0:
-        return f"none of {facts.others} others goes {where}"
-    return f"about {n} of {facts.others} others {'go' if n > 1 else 'goes'} {where}"
+        return f"none of {others} goes {where}"
+    return f"about {n} of {others} {'go' if n > 1 else 'goes'} {where}"
 
 
 PHRASES: dict[str, Callable[[Facts], str]] = {

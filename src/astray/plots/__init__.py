@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from astray.plots.charts import history_figure, scores_figure
 from astray.plots.html_page import explanation_page, save_page
-from astray.plots.score_histogram import scores_figure
 from astray.plots.style import save_figure
-from astray.plots.training_curves import history_figure
 from astray.plots.trip_picture import explanation_figure
 
 __all__ = [

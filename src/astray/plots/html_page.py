@@ -17,18 +17,19 @@ from numpy.typing import NDArray
 
 from astray.core.atomic import check_target, replacing
 from astray.core.errors import DataError
-from astray.core.projection import Projection
 from astray.core.text import harmless
 from astray.explain import Explanation, Way
 from astray.plots.map_extent import frame
 from astray.plots.style import ODD
-from astray.plots.trip_text import STOOD, clock_unit, grounds, heading, longest_stop, rows_of, span, usable_fixes
+from astray.plots.trip_text import clock_unit, grounds, heading, long_stop, rows_of, span, usable_fixes
 
 Array = NDArray[Any]
 
-SHARED = ("normality.js", "canvas.js", "map.js", "chart.js", "trip.js")
-"""The modules that this page and the page of the service share; each imports only those before it."""
-SCRIPTS = (*(f"shared/{name}" for name in SHARED), "read_trip.js", "page.js")
+SCRIPTS = (
+    *(f"shared/{name}.js" for name in ("normality", "canvas", "map", "chart", "trip")),
+    *("read_trip.js", "page.js"),
+)
+"""The modules of the page; each imports only those before it. The page of the service shares those in ``shared``."""
 PLACES = 1e6  # places are written in millionths of a degree, about a tenth of a metre
 
 
@@ -74,12 +75,7 @@ def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
         "script": script,
     }
     # One pass over the template, so that no text of the data is taken for a placeholder.
-    pieces = _asset("page.html").split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, rest = piece.split("}}", 1)
-        filled += [parts[name], rest]
-    return "".join(filled)
+    return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: parts[placeholder[1]], _asset("page.html"))
 
 
 def save_page(page: str, path: str | Path) -> None:
@@ -126,12 +122,12 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
 
 
 def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> dict[str, Any]:
-    """Returns what the map shows beside the scores."""
-    centre = Projection.centred_on(e.lat, e.lon)
-    place, minutes = longest_stop(centre.to_metres(e.lat, e.lon)[usable], e.time[usable])
-    lat, lon = centre.to_degrees(place)
-    shown = frame(e, centre)
-    (south, north), (west, east) = centre.to_degrees(np.stack([shown.low, shown.high]))
+    """Returns what only a trip on a map has."""
+    shown = frame(e)
+    stop = None
+    if (found := long_stop(shown.centre.to_metres(e.lat, e.lon)[usable], e.time[usable])) is not None:
+        stop = [*(round(float(degrees), 6) for degrees in shown.centre.to_degrees(found.place)), round(found.minutes)]
+    (south, north), (west, east) = shown.centre.to_degrees(np.stack([shown.low, shown.high]))
     written = [json.dumps(_way(way)) for way in e.habitual]
     return {
         "frame": [round(float(v), 6) for v in (west, south, west + (east - west) % 360.0, north)],
@@ -139,12 +135,12 @@ def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> 
         "way": _way((e.lat, e.lon)),
         "habitual": [ways.setdefault(way, len(ways)) for way in written],
         "expected": [_way(way) for way in e.expected],
-        "stop": [round(float(lat), 6), round(float(lon), 6), round(minutes)] if minutes >= STOOD else None,
+        "stop": stop,
     }
 
 
 def _changes(offsets: Array) -> list[list[int]]:
-    """Returns from which fix on clocks are how many seconds ahead of UTC; mostly one entry for all.
+    """Returns the fixes at which the offset from UTC changes, each with the new offset in seconds.
 
     >>> _changes(np.array([0.0, 0.0, 3600.0, 3600.0]))
     [[0, 0], [2, 3600]]

@@ -42,32 +42,33 @@ class Away(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The part of the map to show, in metres east and north of a centre, without margin."""
+    """The part of the map to show, in metres east and north of the trip's centre, without margin."""
 
+    centre: Projection
     low: Floats
     high: Floats
     away: Away | None  # the habitual ways, if none of them is in view
 
 
-def frame(e: Explanation, centre: Projection) -> Frame:
+def frame(e: Explanation) -> Frame:
     """Returns the extent of the trip and its expected ways, and of the habitual ways unless the trip gets too small.
 
     Faulty fixes do not count: some lie on the other side of the world.
     """
-    usable = usable_fixes(e)
+    centre, usable = Projection.centred_on(e.lat, e.lon), usable_fixes(e)
     chosen = usable if usable.any() else np.ones_like(usable)
     ways = [centre.to_metres(e.lat[chosen], e.lon[chosen]), *(centre.to_metres(*way) for way in e.expected)]
     low, high = _box(ways)
     past = [centre.to_metres(*way) for way in e.habitual if len(way[0])]
     if not past:
-        return Frame(low, high, None)
+        return Frame(centre, low, high, None)
     margin = max(MARGIN * float((high - low).max()), LEAST_MARGIN)
     if any(((way > low - margin) & (way < high + margin)).all(axis=1).any() for way in past):
-        return Frame(low, high, None)
+        return Frame(centre, low, high, None)
     wide_low, wide_high = _box([*ways, *past])
     if max(float((high - low).max()), LEAST_MARGIN) >= READABLE * float((wide_high - wide_low).max()):
-        return Frame(wide_low, wide_high, None)
-    return Frame(low, high, _away((e.lat[chosen], e.lon[chosen]), e.habitual))
+        return Frame(centre, wide_low, wide_high, None)
+    return Frame(centre, low, high, _away((e.lat[chosen], e.lon[chosen]), e.habitual))
 
 
 def _box(ways: Sequence[Array]) -> tuple[Floats, Floats]:
@@ -77,26 +78,22 @@ def _box(ways: Sequence[Array]) -> tuple[Floats, Floats]:
 
 def _away(trip: Way, past: Sequence[Way]) -> Away:
     """Measures from the trip to the nearest habitual way, on the globe: a flat map is wrong over long distances."""
-    here = _thinned(trip, LOOKED_AT)
-    lat, lon = (np.concatenate(part) for part in zip(*past, strict=True))
-    there = _thinned((lat, lon), 4 * LOOKED_AT)
-    chord = np.linalg.norm(_on_sphere(here)[:, None] - _on_sphere(there)[None], axis=-1)
-    i, j = np.unravel_index(int(chord.argmin()), chord.shape)
-    metres = 2.0 * EARTH_RADIUS * float(np.arcsin(min(float(chord[i, j]) / 2.0, 1.0)))
-    (at_lat, at_lon), (to_lat, to_lon) = np.radians(here[i]), np.radians(there[j])
-    east = np.sin(to_lon - at_lon) * np.cos(to_lat)
-    north = np.cos(at_lat) * np.sin(to_lat) - np.sin(at_lat) * np.cos(to_lat) * np.cos(to_lon - at_lon)
+    lat, lon = _thinned(trip, LOOKED_AT)
+    all_lat, all_lon = (np.concatenate(part) for part in zip(*past, strict=True))
+    to_lat, to_lon = _thinned((all_lat, all_lon), 4 * LOOKED_AT)
+    # The haversine formula, of each place of the trip with each place of the past.
+    northwards, eastwards = to_lat - lat[:, None], to_lon - lon[:, None]
+    squared = np.sin(northwards / 2) ** 2 + np.cos(lat)[:, None] * np.cos(to_lat) * np.sin(eastwards / 2) ** 2
+    i, j = np.unravel_index(int(squared.argmin()), squared.shape)
+    metres = 2.0 * EARTH_RADIUS * float(np.arcsin(np.sqrt(min(float(squared[i, j]), 1.0))))
+    apart = eastwards[i, j]
+    east = np.sin(apart) * np.cos(to_lat[j])
+    north = np.cos(lat[i]) * np.sin(to_lat[j]) - np.sin(lat[i]) * np.cos(to_lat[j]) * np.cos(apart)
     return Away(metres, float(np.degrees(np.arctan2(east, north)) % 360.0))
 
 
-def _thinned(way: Way, most: int) -> Floats:
-    """Returns at most ``most`` places of a way, as rows."""
-    lat, lon = way
+def _thinned(way: Way, most: int) -> Way:
+    """Returns at most ``most`` places of a way, in radians."""
+    lat, lon = np.radians(way)
     rows = np.unique(np.linspace(0, len(lat) - 1, min(len(lat), most)).astype(int))
-    return np.column_stack([lat[rows], lon[rows]])
-
-
-def _on_sphere(places: Floats) -> Floats:
-    """Converts degrees of latitude and longitude to points of the unit sphere."""
-    lat, lon = np.radians(places).T
-    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    return lat[rows], lon[rows]

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astray.core.projection import Projection
 from astray.core.text import drawn
 from astray.explain import Explanation
 from astray.plots.map_extent import LEAST_MARGIN, MARGIN, Frame, frame
 from astray.plots.style import GREY, HIGHEST, INK, LOWEST, ODD, PALE, canvas, palette, plain
 from astray.plots.trip_text import (
-    STOOD,
     clock_unit,
     grounds,
     heading,
-    longest_stop,
+    long_stop,
     minus,
     rows_of,
     span,
@@ -33,10 +31,10 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SAID = 12  # segments with a number and words, at most: the worst
+SAID = 12  # the most segments that get a number and words: the worst ones
 LETTERS = 112  # in a line
 TITLE_LETTERS = 62  # in a line of the title
-FEW = 60  # up to so many fixes have larger points in time
+FEW = 60  # a trip of at most this many fixes has larger points in time
 
 
 def explanation_figure(explanation: Explanation) -> Figure:
@@ -98,12 +96,11 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Patch
 
-    centre = Projection.centred_on(e.lat, e.lon)
+    shown, usable = frame(e), usable_fixes(e)
+    centre = shown.centre
     path = centre.to_metres(e.lat, e.lon) / 1000.0
     habitual = [centre.to_metres(*way) / 1000.0 for way in e.habitual]
     expected = [centre.to_metres(*way) / 1000.0 for way in e.expected]
-    usable = usable_fixes(e)
-    shown = frame(e, centre)
     _look_at(axes, shown, shape)
     if shown.away is not None:
         axes.annotate(
@@ -133,9 +130,9 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
     mark: dict[str, Any] = {"mec": INK, "mew": 1.6, "ls": "none", "zorder": 7}
     axes.plot(*start, "o", mfc="white", ms=9, label="start", **mark)
     axes.plot(*end, "s", mfc=INK, ms=8, label="end", **mark)
-    stop, minutes = longest_stop(1000.0 * path[usable], e.time[usable])
-    if minutes >= STOOD:
-        axes.plot(*(stop / 1000.0), "h", mfc="white", ms=11, label=f"stood {minutes:.0f} minutes", **mark)
+    stop = long_stop(1000.0 * path[usable], e.time[usable])
+    if stop is not None:
+        axes.plot(*(stop.place / 1000.0), "h", mfc="white", ms=11, label=f"stood {stop.minutes:.0f} minutes", **mark)
 
     keys, _ = axes.get_legend_handles_labels()
     keys = [handle for handle in keys if handle is not grey or (habitual and shown.away is None)]
@@ -180,7 +177,7 @@ def _scale_bar(axes: Axes) -> None:
 
 
 def _coloured(points: Floats, values: Floats, width: float) -> LineCollection:
-    """Returns a line, each piece of which has the colour of its lower end."""
+    """Returns a line whose pieces have the colour of their lower end."""
     from matplotlib.collections import LineCollection
 
     colours, scale = palette()
@@ -261,7 +258,7 @@ def _numbered(e: Explanation) -> list[int]:
 
 
 def _said(e: Explanation) -> list[str]:
-    """Returns the worst segments in words, in their order, as lines."""
+    """Returns lines that describe the worst segments, in the order of the trip."""
     lines = []
     for number in _numbered(e):
         segment = e.segments[number - 1]

@@ -13,15 +13,15 @@ from astray.explain import ExplainedSegment, Explanation
 Floats = NDArray[np.float64]
 
 STOOD = 5.0  # minutes of standing still from which a map marks the place
-SAME_PLACE = 60.0  # metres
+SAME_PLACE = 60.0  # metres from where it stopped within which a trip stands still
 IN_SECONDS = 180.0  # shorter times are counted in seconds
-IN_MINUTES = 3 * 3600.0  # times up to this in minutes
+IN_MINUTES = 3 * 3600.0  # longer times are counted in hours
 
 VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
 
 def heading(e: Explanation) -> str:
-    """Returns the decision and the trip it is about."""
+    """Returns the decision, and the trip that it concerns."""
     whose = f" of {harmless(e.agent)}" if e.agent else ""
     when = f", {e.began}" if e.began else ""
     return f"{VERDICTS.get(e.decision, e.decision)}: trip {harmless(e.trajectory)}{whose}{when}"
@@ -41,11 +41,10 @@ def grounds(e: Explanation) -> list[str]:
     lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
     if e.score <= e.eps and e.lowest:
         lines.append(e.lowest)
-    were = "was" if round(e.history) == 1 else "were"
-    lines.append(f"{chance}; {number_of(e.history, 'past trip')} {were} learned from")
+    lines.append(f"{chance}; learned from {number_of(e.history, 'past trip')}")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:
-        lines.append(minus(f"no single fix is at or under {threshold}: what is marked is the worst of the trip"))
+        lines.append(minus(f"no single fix is at or under {threshold}; the worst part of the trip is marked"))
     return lines
 
 
@@ -95,7 +94,7 @@ def minus(words: str) -> str:
 
 
 def usable_fixes(e: Explanation) -> NDArray[np.bool_]:
-    """Returns which fixes have a score."""
+    """Returns a mask of the fixes that have a score."""
     return np.asarray(np.isfinite(e.normality) & (e.fault == ""))
 
 
@@ -104,21 +103,27 @@ def rows_of(segment: ExplainedSegment, usable: NDArray[np.bool_]) -> NDArray[np.
     return segment.start + np.flatnonzero(usable[segment.start : segment.stop])
 
 
-def longest_stop(path: Floats, time: Floats) -> tuple[Floats, float]:
-    """Returns where a trip (metres, seconds) stayed longest in one place, and for how many minutes.
+class Stop(NamedTuple):
+    """A place where a trip stood still."""
+
+    place: Floats
+    minutes: float
+
+
+def long_stop(path: Floats, time: Floats) -> Stop | None:
+    """Returns where a trip (metres, seconds) stayed longest in one place; None if it stayed nowhere for long.
 
     >>> stood = np.array([[0.0, 0.0], [1000.0, 0.0], [1010.0, 0.0], [2000.0, 0.0]])
-    >>> longest_stop(stood, np.array([0.0, 60.0, 660.0, 720.0]))
-    (array([1000.,    0.]), 10.0)
+    >>> long_stop(stood, np.array([0.0, 60.0, 660.0, 720.0]))
+    Stop(place=array([1000.,    0.]), minutes=10.0)
     """
-    place, longest = np.zeros(2), 0.0
-    i = 0
+    place, longest, i = np.zeros(2), 0.0, 0
     while i < len(path):
         last = _stays_until(path, i)
         if time[last] - time[i] > longest:
             place, longest = path[i], float(time[last] - time[i])
         i = max(last, i + 1)
-    return place, longest / 60.0
+    return Stop(place, longest / 60.0) if longest >= 60.0 * STOOD else None
 
 
 def _stays_until(path: Floats, first: int) -> int:

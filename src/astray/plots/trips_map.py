@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 200_000
-"""Fixes drawn, at most; of more, every second, third, ... one."""
+"""The most fixes to draw; of more, every second, third, ... is drawn."""
 
 NAMED = 8
-"""Agents with their own colour and name, at most."""
-
+"""The most agents that get their own colour and name."""
 
 SHADES = " .:*#"
 ASPECT = 2.0

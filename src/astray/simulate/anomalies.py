@@ -15,8 +15,7 @@ from astray.simulate.movement import DAY, HOUR, weekend
 from astray.simulate.planned_trips import Plans
 from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, EVERYWHERE, WALK, Journey, Route
-from astray.simulate.shortest_paths import cheapest_paths, trace_path
-from astray.simulate.streets import Bools, Ints, Streets
+from astray.simulate.streets import Bools, Ints, Streets, cheapest_paths, trace_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,8 @@ class Past:
         return float(np.minimum(apart, DAY - apart).min(initial=np.inf)) / HOUR, int(same.sum())
 
 
-Donor = Callable[[np.random.Generator, bool], Journey | None]  # draws another person's trip, on a weekend or not
+Donor = Callable[[np.random.Generator, bool], Journey | None]
+"""Draws a trip of another person, on a weekend if the flag is True, otherwise on a working day."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Case:
     origin: int  # the place where the trip begins
     destination: int  # the place where the trip ends
     past: Past  # the person's past
-    donor: Donor
+    donor: Donor  # draws a trip of another person
 
 
 def agent_swap(case: Case, rng: np.random.Generator) -> Journey | None:

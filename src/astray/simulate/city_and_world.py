@@ -14,9 +14,7 @@ from astray.simulate.movement import DAY
 from astray.simulate.people import draw_person
 from astray.simulate.person_trips import simulate_person
 from astray.simulate.planned_trips import Plans
-from astray.simulate.routes import MODES
 from astray.simulate.simulation import Simulation
-from astray.simulate.streets import to_degrees
 from astray.simulate.town import make_town
 from astray.simulate.variety import Variety
 
@@ -94,25 +92,17 @@ def _simulate(
 ) -> Simulation:
     numbers = list(range(people)) if isinstance(people, (int, np.integer)) else list(people)
     if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers) or days < 1:
-        raise DataError(f"people {people!r} for {days} days", remedy="give one or more of each, nobody twice")
+        raise DataError(f"people {people!r} for {days} days", remedy="give one or more of each, and nobody twice")
     if not 0 < interval[0] <= interval[1]:
         raise DataError(f"interval is {interval}", remedy="give the shortest and longest seconds, such as (2, 12)")
     town = make_town(seed, variety)
     persons = tuple(draw_person(town, number, variety, interval) for number in numbers)
     phases = [draw_phases(town, who, days) if variety.drift else [Phase(0, days, "", 0, who)] for who in persons]
-    made = [simulate_person(town, who, phases[i], i, days) for i, who in enumerate(persons)]
-    lat, lon = to_degrees(np.concatenate([one.xy for one in made]), town.streets.centre)
-    plans = Plans.concat([one.plans for one in made])
-    trips = Trajectories(
-        {"time": np.concatenate([one.time for one in made]), "lat": lat, "lon": lon},
-        np.concatenate([[0], np.cumsum(np.concatenate([one.lengths for one in made]))]),
-        [who.id for who, one in zip(persons, made, strict=True) for _ in one.lengths],
-        [f"{who.id}-{k:04d}" for who, one in zip(persons, made, strict=True) for k in range(len(one.lengths))],
-        {"mode": np.array(MODES)[plans.mode]},
-    )
+    made = (simulate_person(town, who, phases[i], i, days) for i, who in enumerate(persons))
+    plans, trips = zip(*made, strict=True)
     changes = tuple(
         Change(who.id, town.midnight + DAY * phase.first, phase.what, phase.number, phase.who)
         for who, life in zip(persons, phases, strict=True)
         for phase in life[1:]
     )
-    return Simulation(trips, persons, plans, town, changes)
+    return Simulation(Trajectories.concat(trips), persons, Plans.concat(plans), town, changes)

@@ -15,15 +15,10 @@ Routine = Callable[[Diary, int], None]  # adds a person's trips of one day to th
 
 def commuter(diary: Diary, day: int) -> None:
     """Works five days a week at regular hours, with errands, sport and friends; shops and goes out on free days."""
-    works = day % 7 < 5 and day % 7 != diary.who.home_office and diary.rng.random() > 0.05
-    if works:
-        _working_day(diary, day)
-    else:
-        _free_day(diary, day)
-
-
-def _working_day(diary: Diary, day: int) -> None:
     who, rng = diary.who, diary.rng
+    if day % 7 >= 5 or day % 7 == who.home_office or rng.random() <= 0.05:
+        _free_day(diary, day)
+        return
     mode = diary.mode_to(who.work)
     leaves, returns = diary.about(who.leaves, 0.2), diary.about(who.returns, 0.3)
     if who.school >= 0 and rng.random() < 0.8:

@@ -87,12 +87,12 @@ def draw_logger(rng: np.random.Generator, life: str) -> Logger:
 
 @dataclass(frozen=True, eq=False)
 class Fixes:
-    """The recorded fixes: journey, seconds since departure, noisy position, and whether the fix is marked."""
+    """The fixes that loggers record."""
 
-    journey: Ints
-    seconds: Floats
-    xy: Floats
-    marked: Bools
+    journey: Ints  # the journey of each fix
+    seconds: Floats  # seconds since its departure
+    xy: Floats  # the noisy position
+    marked: Bools  # whether it lies on the marked stretch of its journey
 
 
 def record(

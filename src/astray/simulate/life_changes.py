@@ -84,7 +84,7 @@ def fill_diary(diary: Diary, phases: Sequence[Phase]) -> None:
     for phase in phases:
         if phase.what == "break":
             continue
-        diary.begin_phase(phase.who, phase.number)
+        diary.who, diary.phase = phase.who, phase.number
         if phase.what == "away":
             diary.tour(phase.first, DRIVE, [home, phase.who.home], [diary.about(9.5, 1.0)])
             _add_days(diary, phase.who, range(phase.first + 1, phase.last - 1))

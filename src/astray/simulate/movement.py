@@ -43,22 +43,16 @@ _CONGESTED = np.array([0.0, 0.15, 1.0, 0.8, 0.0, 0.0])  # the share of a street'
 class Motion:
     """Journeys in motion: pieces of constant acceleration, end to end on one clock and one tape measure."""
 
-    clock: Floats
-    """When each piece begins."""
-    arc: Floats
-    """Where each piece begins, in metres of tape."""
-    speed: Floats
-    acceleration: Floats
-    tape: Floats
-    """Metres of tape at each point of the routes."""
-    xy: Floats
-    begin: Floats
-    """Clock at each journey's departure."""
-    origin: Floats
-    """Metres of tape at each journey's first point."""
-    duration: Floats
-    underground: Bools
-    """Whether the leg after each point of the routes is underground."""
+    clock: Floats  # when each piece begins
+    arc: Floats  # where each piece begins, in metres of tape
+    speed: Floats  # the speed at which each piece begins
+    acceleration: Floats  # of each piece
+    tape: Floats  # metres of tape at each point of the routes
+    xy: Floats  # position of each point of the routes
+    begin: Floats  # clock at the departure of each journey
+    origin: Floats  # metres of tape at the first point of each journey
+    duration: Floats  # seconds that each journey takes
+    underground: Bools  # whether the leg after each point of the routes is underground
 
     def take(self, journeys: Ints) -> Motion:
         """Returns the motion of the given journeys; one that is given twice occurs twice."""
@@ -69,16 +63,16 @@ class Motion:
         return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
 
     def standing(self, clock: Floats) -> tuple[Ints, Floats]:
-        """Returns, for times of the common clock, the last point of the routes and the length of the stand there.
+        """Returns, for times on the common clock, the last point passed and the seconds that the stand there lasts.
 
-        The length is that of the whole stand in seconds, and 0 in motion.
+        In motion, the seconds are 0.
         """
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         length = np.diff(self.clock, append=self.clock[-1])
         return piece // 4, np.where(piece % 4 == 0, length[piece], 0.0)
 
     def at(self, clock: Floats) -> tuple[Floats, Floats]:
-        """Returns positions and metres of tape at times of the common clock."""
+        """Returns positions and metres of tape at times on the common clock."""
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         since = clock - self.clock[piece]
         arc = self.arc[piece] + since * (self.speed[piece] + 0.5 * self.acceleration[piece] * since)

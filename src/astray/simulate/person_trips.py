@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from astray.simulate.gps_loggers import Logger, record
+from astray.core.trajectories import Trajectories
+from astray.simulate.gps_loggers import Fixes, Logger, record
 from astray.simulate.life_changes import Phase, fill_diary
 from astray.simulate.movement import DAY, Motion, move
 from astray.simulate.people import Person
 from astray.simulate.places import Places
 from astray.simulate.planned_trips import Diary, Plans, Stop, stop_column
 from astray.simulate.route_choice import IMPROVISED, Traveller
-from astray.simulate.routes import BUS
-from astray.simulate.streets import Bools, Floats, Ints
+from astray.simulate.routes import BUS, MODES
+from astray.simulate.streets import Bools, Floats, Ints, to_degrees
 from astray.simulate.town import Town
 
 _VARIANTS = (0.58, 0.74, 0.79)
@@ -27,23 +29,16 @@ _LONGEST = 6 * 3600.0  # the approximate longest duration, in seconds, of a reco
 _PACE = np.array([1.2, 3.5, 6.0, 3.5, 7.0, 7.0])  # straight-line metres per second by mode, waits included
 
 
-@dataclass(frozen=True, eq=False)
-class PersonTrips:
-    """One person's trips: their plans, their numbers of fixes, and time and position of all fixes."""
-
-    plans: Plans
-    lengths: Ints
-    time: Floats
-    xy: Floats
-
-
-def simulate_person(town: Town, who: Person, phases: Sequence[Phase], position: int, days: int) -> PersonTrips:
-    """Simulates one person's life, who has this position among the simulation's people."""
+def simulate_person(
+    town: Town, who: Person, phases: Sequence[Phase], position: int, days: int
+) -> tuple[Plans, Trajectories]:
+    """Simulates the life of one person, who has this position among the simulation's people."""
     rng, recording = town.stream(5, who.index), town.stream(31, who.index)
     traveller = Traveller(town, who)
-    plans = _recorded_plans(town, traveller, phases, position, days, rng, recording)
+    plans = _recorded_plans(traveller, phases, position, days, rng, recording)
     if len(plans.depart) == 0:
-        return PersonTrips(plans, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 2)))
+        nothing = Fixes(np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 2)), np.zeros(0, np.bool_))
+        return plans, recorded_trips(town, nothing, plans.depart, [], [], plans.mode)
     motion = move(town.streets, [plans.journey(k, traveller) for k in range(len(plans.depart))], rng)
     # Nobody leaves before arriving: t_k = max(planned_k, t_(k-1) + duration_(k-1) + pause), in closed form.
     busy = np.concatenate([[0.0], np.cumsum(motion.duration + _PAUSE)[:-1]])
@@ -52,12 +47,30 @@ def simulate_person(town: Town, who: Person, phases: Sequence[Phase], position: 
         plans, motion = _switch_and_break(plans, motion, who.logger, recording)
     n = len(plans.depart)
     fixes = record(motion, [who.logger] * n, rng, late=plans.late, early=plans.early)
-    lengths = np.bincount(fixes.journey, minlength=n)
-    return PersonTrips(plans, lengths, town.midnight + plans.depart[fixes.journey] + fixes.seconds, fixes.xy)
+    names = [f"{who.id}-{k:04d}" for k in range(n)]
+    return plans, recorded_trips(town, fixes, plans.depart, [who.id] * n, names, plans.mode)
+
+
+def recorded_trips(
+    town: Town,
+    fixes: Fixes,
+    depart: Floats,
+    agents: Sequence[str] | NDArray[np.str_],
+    names: Sequence[str] | NDArray[np.str_],
+    mode: Ints,
+) -> Trajectories:
+    """Returns recorded journeys as trips; the agent, name, mode and departure of each journey are given."""
+    lat, lon = to_degrees(fixes.xy, town.streets.centre)
+    return Trajectories(
+        {"time": town.midnight + depart[fixes.journey] + fixes.seconds, "lat": lat, "lon": lon},
+        np.concatenate([[0], np.cumsum(np.bincount(fixes.journey, minlength=len(names)))]),
+        agents,
+        names,
+        {"mode": np.array(MODES)[mode]},
+    )
 
 
 def _recorded_plans(
-    town: Town,
     traveller: Traveller,
     phases: Sequence[Phase],
     position: int,
@@ -66,19 +79,19 @@ def _recorded_plans(
     recording: np.random.Generator,
 ) -> Plans:
     """Plans the person's trips and returns those that the person records, one row per recording."""
-    diary = Diary(town, traveller)
+    diary = Diary(traveller)
     fill_diary(diary, phases)
-    n, logger = len(diary.entries), traveller.who.logger
+    n, town, logger = len(diary.entries), traveller.town, traveller.who.logger
     variant = np.searchsorted(_VARIANTS, rng.random(n), side="right")
     variant = np.where(variant < IMPROVISED, variant, IMPROVISED + np.arange(n))
     plans = Plans.of_diary(diary.entries, position, variant)
-    goes_on = np.array([entry.goes_on for entry in diary.entries], dtype=bool)
+    continues = np.array([entry.continues for entry in diary.entries], dtype=bool)
     if not logger.is_default:
         kept = _recorded(plans.depart, logger, days, recording)
-        kept[1:] = np.where(goes_on[1:], kept[:-1], kept[1:])
-        plans, goes_on = plans.rows(np.flatnonzero(kept)), goes_on[kept]
-    goes_on[1:] |= _runs_through(plans, town.places, logger, recording)
-    plans = _add_errands(_join(plans, town.places, goes_on), town, traveller.who, recording)
+        kept[1:] = np.where(continues[1:], kept[:-1], kept[1:])
+        plans, continues = plans.rows(np.flatnonzero(kept)), continues[kept]
+    continues[1:] |= _runs_through(plans, town.places, logger, recording)
+    plans = _add_errands(_join(plans, town.places, continues), town, traveller.who, recording)
     return _add_idling(plans, logger, recording) if logger.idle else plans
 
 
@@ -105,16 +118,16 @@ def _runs_through(plans: Plans, places: Places, logger: Logger, rng: np.random.G
     return np.asarray((stays < 60.0 * logger.stop) & (rng.random(len(stays)) < logger.runs_on))
 
 
-def _join(plans: Plans, places: Places, goes_on: Bools) -> Plans:
-    """Joins each trip that goes on with the trip before it, with a stop in between."""
-    if not goes_on.any():
+def _join(plans: Plans, places: Places, continues: Bools) -> Plans:
+    """Joins each trip that continues a recording to the trip before it, with a stop in between."""
+    if not continues.any():
         return plans
     travel = _travel_time(plans, places)
     first, last = [0], [0]
     via: list[tuple[Stop, ...]] = [()]
     for k in range(1, len(plans.depart)):
         same = plans.destination[k - 1] == plans.origin[k] and plans.phase[k - 1] == plans.phase[k]
-        if goes_on[k] and same and plans.depart[k] + travel[k] - plans.depart[first[-1]] < _LONGEST:
+        if continues[k] and same and plans.depart[k] + travel[k] - plans.depart[first[-1]] < _LONGEST:
             stay = float(max(plans.depart[k] - plans.depart[k - 1] - travel[k - 1], 30.0))
             via[-1] += (Stop(int(plans.origin[k]), stay, int(plans.mode[k]), int(plans.variant[k])),)
             last[-1] = k

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from astray.simulate.streets import CENTRE, SIDE, Floats, Ints, Streets, to_degrees
+from astray.simulate.streets import CENTRE, SIDE, Floats, Ints, OnEarth, Streets
 
 PLACE_KINDS = ("home", "work", "shop", "gym", "school", "leisure", "campus", "stand", "resort")
 """The kinds of place. The city has none of the last three: campuses, taxi stands, and places in a holiday resort."""
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Places(OnEarth):
     """Doors on the streets."""
 
     kind: Ints  # the kind of each place, an index into `PLACE_KINDS`
@@ -24,16 +25,6 @@ class Places:
     far: Ints  # the farther crossing
     edge: Ints  # the street
     centre: tuple[float, float] = CENTRE  # latitude and longitude of the origin of ``xy``
-
-    @property
-    def lat(self) -> Floats:
-        """Latitude of each door."""
-        return to_degrees(self.xy, self.centre)[0]
-
-    @property
-    def lon(self) -> Floats:
-        """Longitude of each door."""
-        return to_degrees(self.xy, self.centre)[1]
 
     @cached_property
     def _by_kind(self) -> dict[str, Ints]:
@@ -54,14 +45,9 @@ class Places:
 
     def join(self, more: Places) -> Places:
         """Returns these places followed by more places of the same town."""
-        return Places(
-            np.concatenate([self.kind, more.kind]),
-            np.concatenate([self.xy, more.xy]),
-            np.concatenate([self.node, more.node]),
-            np.concatenate([self.far, more.far]),
-            np.concatenate([self.edge, more.edge]),
-            self.centre,
-        )
+        names = ("kind", "xy", "node", "far", "edge")
+        joined: dict[str, Any] = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in names}
+        return replace(self, **joined)
 
 
 def density(streets: Streets, hearts: Floats, spread: float, elsewhere: float) -> Floats:

@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.simulate.movement import DAY, HOUR
-from astray.simulate.people import Person
 from astray.simulate.route_choice import Traveller
 from astray.simulate.routes import BUS, CYCLE, DRIVE, WALK, Journey, chain
 from astray.simulate.streets import Floats, Ints
-from astray.simulate.town import Town
 
 
 class Entry(NamedTuple):
     """One trip in a diary.
 
-    ``depart`` is in seconds after the first midnight; a person who is late leaves later. A trip that ``goes_on``
+    ``depart`` is in seconds after the first midnight; a person who is late leaves later. A trip that ``continues``
     belongs to the same recording as the trip before it.
     """
 
@@ -30,31 +28,21 @@ class Entry(NamedTuple):
     mode: int
     depart: float
     phase: int
-    goes_on: bool
+    continues: bool
 
 
 class Diary:
     """Collects the trips that a person plans, in the order of time.
 
-    Attributes
-    ----------
-    entries
-        The trips.
-    town, places, who
-        Where the person lives, and who the person is in the current phase of life.
-    rng
-        The random numbers of the person's plans.
+    In a new phase of life, ``phase`` gets its number and ``who`` the person's traits from then on.
     """
 
-    def __init__(self, town: Town, traveller: Traveller) -> None:
+    def __init__(self, traveller: Traveller) -> None:
         self.entries: list[Entry] = []
-        self.town, self.places, self.who = town, town.places, traveller.who
-        self.rng = town.stream(3, traveller.who.index)
-        self._traveller, self._phase = traveller, 0
-
-    def begin_phase(self, who: Person, phase: int) -> None:
-        """Begins a phase of life in which the person's traits are ``who``."""
-        self.who, self._phase = who, phase
+        self.town, self.places = traveller.town, traveller.town.places
+        self.who, self.phase = traveller.who, 0
+        self.rng = self.town.stream(3, self.who.index)
+        self._traveller = traveller
 
     def outing(self, day: int, there: int, begin: float, stay: tuple[float, float] = (1.0, 2.5)) -> None:
         """Adds trips from home to a place and back; the shortest and longest ``stay`` are in hours."""
@@ -72,8 +60,8 @@ class Diary:
         for (a, b), hour in zip(pairwise(stops), hours, strict=True):
             if a != b:
                 used = self._by_line(a, b) if mode >= BUS else mode
-                goes_on = one_trip and len(self.entries) > before
-                self.entries.append(Entry(a, b, used, DAY * day + HOUR * hour, self._phase, goes_on))
+                continues = one_trip and len(self.entries) > before
+                self.entries.append(Entry(a, b, used, DAY * day + HOUR * hour, self.phase, continues))
 
     def mode_to(self, place: int, origin: int = -1) -> int:
         """Returns how the person travels to a place from ``origin``, or from home."""
@@ -114,7 +102,7 @@ class Diary:
 
 
 class Stop(NamedTuple):
-    """A stop within one recording: where, for how long, and by which mode and variant the person goes on."""
+    """A stop within one recording: where, for how long, and by which mode and variant the person continues."""
 
     place: int
     seconds: float

@@ -7,12 +7,11 @@ import numpy as np
 from astray.simulate.movement import CRUISE
 from astray.simulate.people import Person
 from astray.simulate.routes import BUS, WALK, Route, chain
-from astray.simulate.shortest_paths import cheapest_path, cheapest_paths, trace_path
-from astray.simulate.streets import SIDE, Streets
+from astray.simulate.streets import SIDE, Streets, cheapest_path, cheapest_paths, trace_path
 from astray.simulate.town import Town
 from astray.simulate.transit import legs_of
 
-_LONG_WALK = 2500.0  # metres on foot, at both ends together, from which on nobody takes public transport
+_LONG_WALK = 2500.0  # people who would walk more metres than this, at both ends together, do not ride
 
 IMPROVISED = 3  # the first variant of a route that a person takes only once
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astray.simulate.streets import Floats, Ints, metres_along
 
@@ -78,14 +80,12 @@ class Journey:
 
 def chain(routes: Sequence[Route], stays: Sequence[float]) -> Route:
     """Joins routes end to end, with a stay of ``stays`` seconds between each pair."""
-    dwell = [route.dwell.copy() for route in routes]
-    for ahead, stay in zip(dwell[1:], stays, strict=True):
-        ahead[:1] = stay
-    # All routes but the last lose their last point, which is the first point of the next.
-    return Route(
-        np.concatenate([*(route.xy[:-1] for route in routes[:-1]), routes[-1].xy]),
-        np.concatenate([*(route.node[:-1] for route in routes[:-1]), routes[-1].node]),
-        np.concatenate([*(route.edge[:-1] for route in routes[:-1]), routes[-1].edge]),
-        np.concatenate([*(route.mode[:-1] for route in routes[:-1]), routes[-1].mode]),
-        np.concatenate([*(part[:-1] for part in dwell[:-1]), dwell[-1]]),
-    )
+
+    def joined(name: str) -> NDArray[Any]:
+        """Joins a column; all routes but the last lose their last point, which is the first point of the next."""
+        parts = [getattr(route, name) for route in routes]
+        return np.concatenate([*(part[:-1] for part in parts[:-1]), parts[-1]])
+
+    route = Route(*(joined(field.name) for field in fields(Route)))
+    route.dwell[np.cumsum([len(part.node) - 1 for part in routes[:-1]])] = stays
+    return route

@@ -16,10 +16,10 @@ from astray.simulate.injection import make_anomalies
 from astray.simulate.life_changes import Change
 from astray.simulate.movement import move
 from astray.simulate.people import Person
+from astray.simulate.person_trips import recorded_trips
 from astray.simulate.places import Places
 from astray.simulate.planned_trips import Plans
 from astray.simulate.route_choice import Traveller
-from astray.simulate.routes import MODES
 from astray.simulate.streets import Floats, Streets, to_degrees
 from astray.simulate.town import Town
 
@@ -152,24 +152,17 @@ class Simulation:
             late=plans.late,
             early=plans.early,
         )
-        depart = np.array([journey.depart for journey in journeys])
-        lat, lon = to_degrees(fixes.xy, self.streets.centre)
-        replacements = Trajectories(
-            {
-                "time": self.town.midnight + depart[fixes.journey] + fixes.seconds,
-                "lat": lat,
-                "lon": lon,
-                "anomalous": fixes.marked,
-            },
-            np.concatenate([[0], np.cumsum(np.bincount(fixes.journey))]),
+        replacements = recorded_trips(
+            self.town,
+            fixes,
+            np.array([journey.depart for journey in journeys]),
             trips.agent_ids[rows],
             trips.trajectory_ids[rows],
-            {name: values[rows] for name, values in trips.context.items()}
-            | {
-                "mode": np.array(MODES)[[journey.mode for journey in journeys]],
-                "kind": np.array([name for _, _, name in anomalies], dtype=kind.dtype),
-            },
+            np.array([journey.mode for journey in journeys]),
         )
+        others = {name: values[rows] for name, values in trips.context.items() if name != "mode"}
+        others["kind"] = np.array([name for _, _, name in anomalies], dtype=kind.dtype)
+        replacements = replacements.with_columns({"anomalous": fixes.marked}, others)
         order = np.arange(len(trips))
         order[rows] = len(trips) + np.arange(len(rows))
         return Trajectories.concat([labelled, replacements])[order]

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from astray.simulate.shortest_paths import cheapest_path
 from astray.simulate.streets import (
     AVENUE,
     EXPRESS,
@@ -18,6 +17,7 @@ from astray.simulate.streets import (
     Floats,
     Ints,
     Streets,
+    cheapest_path,
     directions,
     largest_part,
     lattice,

@@ -1,11 +1,12 @@
-"""The street network of a simulated town: crossings joined by straight streets.
+"""The street network of a simulated town, crossings joined by straight streets, and Dijkstra's algorithm on it.
 
 Positions are metres east and north of the town's centre, except :attr:`Streets.lat` and :attr:`Streets.lon`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,17 +20,32 @@ Bools = NDArray[np.bool_]
 
 CENTRE = (45.0, 7.0)  # latitude and longitude of the centre of the city of `astray.simulate.city`
 
+# METRES_A_DEGREE of `astray.core.projection` differs in the last bit; with it, a seed would not make the same bytes.
 METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0
 
-SIDE: int = 0
-AVENUE: int = 1
-RING: int = 2
-EXPRESS: int = 3
-ROADS = ("side street", "avenue", "ring road", "expressway")
+SIDE, AVENUE, RING, EXPRESS = range(4)
+"""The classes of streets: side streets, avenues, ring roads and expressways."""
+
+
+class OnEarth:
+    """Points in metres around a centre, which also have latitudes and longitudes."""
+
+    xy: Floats
+    centre: tuple[float, float]
+
+    @property
+    def lat(self) -> Floats:
+        """The latitude of each point."""
+        return to_degrees(self.xy, self.centre)[0]
+
+    @property
+    def lon(self) -> Floats:
+        """The longitude of each point."""
+        return to_degrees(self.xy, self.centre)[1]
 
 
 @dataclass(frozen=True, eq=False)
-class Streets:
+class Streets(OnEarth):
     """A street network. People use every street in both directions.
 
     Examples
@@ -42,22 +58,12 @@ class Streets:
 
     xy: Floats  # position of each crossing, metres east and north of the centre
     edges: Ints  # the two crossings that each street joins
-    road: Ints  # the class of each street, an index into `ROADS`
+    road: Ints  # the class of each street, such as `SIDE` or `AVENUE`
     congestion: Floats  # the share of its speed that each street loses at the peak of the rush hour, 0 to 1
     river: Floats  # the river's middle line, for maps
     park: Floats  # the outline of the park, for maps
     centre: tuple[float, float] = CENTRE  # latitude and longitude of the centre
     patience: float = 1.0  # A factor on the waiting times at crossings; 1 in the city
-
-    @property
-    def lat(self) -> Floats:
-        """Latitude of each crossing."""
-        return to_degrees(self.xy, self.centre)[0]
-
-    @property
-    def lon(self) -> Floats:
-        """Longitude of each crossing."""
-        return to_degrees(self.xy, self.centre)[1]
 
     @cached_property
     def length(self) -> Floats:
@@ -99,24 +105,11 @@ class Streets:
         return [arc % len(self.edges) for arc in self.arcs_along(path)]
 
 
-def to_degrees(xy: ArrayLike, centre: tuple[float, float] = CENTRE) -> tuple[Floats, Floats]:
+def to_degrees(xy: Floats, centre: tuple[float, float]) -> tuple[Floats, Floats]:
     """Converts metres around the town's centre to latitudes and longitudes."""
-    points = np.asarray(xy, dtype=np.float64)
-    lat = centre[0] + points[..., 1] / METRES_PER_DEGREE
-    lon = centre[1] + points[..., 0] / (METRES_PER_DEGREE * np.cos(np.radians(centre[0])))
+    lat = centre[0] + xy[:, 1] / METRES_PER_DEGREE
+    lon = centre[1] + xy[:, 0] / (METRES_PER_DEGREE * np.cos(np.radians(centre[0])))
     return lat, lon
-
-
-def to_metres(lat: ArrayLike, lon: ArrayLike, centre: tuple[float, float] = CENTRE) -> Floats:
-    """Converts latitudes and longitudes to metres around the town's centre.
-
-    >>> lat, lon = to_degrees([[1200.0, -300.0]])
-    >>> to_metres(lat, lon).round(6)
-    array([[1200., -300.]])
-    """
-    north = (np.asarray(lat, dtype=np.float64) - centre[0]) * METRES_PER_DEGREE
-    east = (np.asarray(lon, dtype=np.float64) - centre[1]) * METRES_PER_DEGREE * np.cos(np.radians(centre[0]))
-    return np.stack([east, north], axis=-1)
 
 
 def metres_along(xy: Floats) -> Floats:
@@ -161,3 +154,60 @@ def largest_part(xy: Floats, ends: Ints, kinds: Ints) -> tuple[Floats, Ints, Int
     fresh = np.cumsum(kept) - 1
     inside = kept[ends[:, 0]]
     return xy[kept], fresh[ends[inside]], kinds[inside]
+
+
+# ---------------------------------------------------------------- cheapest paths
+
+
+def cheapest_paths(
+    streets: Streets,
+    cost: Sequence[float],
+    start: int,
+    goal: int = -1,
+    closed: Collection[int] = (),
+    within: float = np.inf,
+) -> tuple[list[float], list[int]]:
+    """Returns the least cost from ``start`` to each crossing, and the crossing before it on the cheapest path.
+
+    ``cost`` has one number per arc (see :attr:`Streets.arcs`). The search stops at ``goal`` or where the cost
+    exceeds ``within``, and never enters a ``closed`` crossing. Crossings that it does not reach have infinite
+    cost and the predecessor -1.
+    """
+    least = [np.inf] * len(streets.xy)
+    before = [-1] * len(streets.xy)
+    for crossing in closed:
+        least[crossing] = -np.inf  # no path there can be an improvement
+    least[start] = 0.0
+    queue = [(0.0, start)]
+    arcs, push, pop = streets.arcs, heapq.heappush, heapq.heappop
+    while queue:
+        so_far, here = pop(queue)
+        if so_far > least[here]:
+            continue  # a cheaper path was found after this one was queued
+        if here == goal or so_far > within:
+            break
+        for there, arc in arcs[here]:
+            total = so_far + cost[arc]
+            if total < least[there]:
+                least[there] = total
+                before[there] = here
+                push(queue, (total, there))
+    for crossing in closed:
+        least[crossing] = np.inf
+    return least, before
+
+
+def trace_path(before: Sequence[int], start: int, goal: int) -> list[int]:
+    """Returns the crossings from ``start`` to ``goal`` by predecessors; an empty list if there is no path."""
+    path = [goal]
+    while path[-1] != start:
+        previous = before[path[-1]]
+        if previous < 0:
+            return []
+        path.append(previous)
+    return path[::-1]
+
+
+def cheapest_path(streets: Streets, cost: Sequence[float], start: int, goal: int) -> list[int]:
+    """Returns the crossings of the cheapest path; an empty list if there is no path."""
+    return trace_path(cheapest_paths(streets, cost, start, goal)[1], start, goal)

@@ -10,8 +10,17 @@ import numpy as np
 
 from astray.simulate.movement import CRUISE
 from astray.simulate.routes import BUS, METRO, TRAIN, WALK, Route
-from astray.simulate.shortest_paths import cheapest_path
-from astray.simulate.streets import AVENUE, SIDE, Floats, Ints, Streets, directions, metres_along, nearest_point
+from astray.simulate.streets import (
+    AVENUE,
+    SIDE,
+    Floats,
+    Ints,
+    Streets,
+    cheapest_path,
+    directions,
+    metres_along,
+    nearest_point,
+)
 
 _DWELL = {BUS: 18.0, TRAIN: 35.0, METRO: 30.0}  # typical seconds that a bus or a train stands at a stop
 _BOARD = 90.0  # the seconds of travel that people accept to avoid one change, beside the wait

@@ -49,7 +49,7 @@ function choose(number) {
 }
 
 function segments() {
-  part("segments-title").textContent = trip.segments.length ? "Not normal" : "No segment of it stands out";
+  part("segments-title").textContent = trip.segments.length ? "Not normal" : "No segment stands out";
   part("segments").replaceChildren(
     ...trip.segments.map((segment, i) => {
       const button = make("button");
