@@ -20,9 +20,9 @@ import polars as pl
 
 from astray.core.threads import one_thread
 from astray_benchmark.baseline_methods import BaselineMethod
-from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.measures import difference
 from astray_benchmark.metrics import average_precision
+from astray_benchmark.people_data import GeoLife
 from astray_benchmark.protocols import Case, Setting
 
 WITH_OTHERS = ("familiarity", "cell-ratio")

@@ -21,10 +21,10 @@ import polars as pl
 from astray import Trajectories
 from astray.core.threads import one_thread
 from astray_benchmark.contenders import Lesson, Method, Strangers
-from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.measures import difference
 from astray_benchmark.methods import method
 from astray_benchmark.metrics import average_precision
+from astray_benchmark.people_data import GeoLife
 from astray_benchmark.protocols import Case, Setting
 
 METHODS = ("recorder-interval", "astray-shared", "astray-pretrained", "familiarity", "cell-trigram", "knn-location")

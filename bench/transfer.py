@@ -36,8 +36,7 @@ from astray.irl.trainer import learn_shared_reward
 from astray.model.checkpoint import restore_reward
 from astray.model.pretrained import pretrained
 from astray.model.shared_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
-from astray_benchmark.geolife_data import GeoLife
-from astray_benchmark.people_data import PEOPLE, halves, split
+from astray_benchmark.people_data import PEOPLE, GeoLife, halves, split
 
 LEAST = 60  # trips of a person who is tested
 STRANGERS = 150

@@ -16,9 +16,7 @@ import pytest
 from astray import Trajectories
 from astray.core.errors import DataError
 from astray_benchmark import guards
-from astray_benchmark.agents_data import AgentsTrips
-from astray_benchmark.geolife_data import MIN_FIXES, GeoLife
-from astray_benchmark.people_data import Cleaned, clean, draw, draw_injected, halves
+from astray_benchmark.people_data import AgentsTrips, Cleaned, GeoLife, clean, draw, halves
 from astray_benchmark.porto_data import CITY, Porto, catalogue, gather
 from astray_benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
 from astray_benchmark.protocols import Case, Setting, Trial
@@ -135,7 +133,7 @@ def test_trips_made_together_with_the_person_are_never_injected(people: Trajecto
     person = people.agents[0]
     mine = people.agent(person)
     both = Trajectories.concat([people, *(alongside(mine[i], 20.0, f"with {i}") for i in range(len(mine)))])
-    cleaned = clean(both, MIN_FIXES)
+    cleaned = clean(both, GeoLife.min_fixes)
     assert len(cleaned.together) == len(mine)
     beside = cleaned.companions([person])
     assert [a.startswith("with") for a in cleaned.trips.agent_ids[beside]] == [True] * len(mine)
@@ -329,15 +327,13 @@ def test_a_stream_that_is_too_short_for_an_intruder_is_refused(people: Trajector
 def test_strangers_include_neither_tested_nor_injected_people(
     people: Trajectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cleaned: Cleaned = clean(people, MIN_FIXES)
+    cleaned: Cleaned = clean(people, GeoLife.min_fixes)
     assert cleaned.account["trips left"] == len(people)
-    monkeypatch.setattr("astray_benchmark.geolife_data._cleaned", lambda *_: cleaned)
+    monkeypatch.setattr("astray_benchmark.people_data._loaded", lambda *_: cleaned)
     monkeypatch.setattr("astray_benchmark.people_data.PEOPLE", 4)
     data = GeoLife("unused")
     tested = data.subjects(Setting())
     assert len(tested) == 4
-    assert set(data.others(least=40)).isdisjoint(tested)
-    assert len(data.others(least=40)) == 8
     for seed in range(3):
         trial = data.trial(Case(Setting(rate=0.5), tested[0], seed))
         assert trial.lesson.strangers is not None
@@ -374,7 +370,7 @@ def test_a_file_with_too_few_agents_is_refused(people: Trajectories, tmp_path: P
 
 
 def test_behaviour_that_goes_wrong_is_made_of_unseen_trips_of_the_person(people: Trajectories) -> None:
-    trial = draw_injected(people, Case(Setting(rate=0.3, injected=True), "006", 1))
+    trial = draw(people, Case(Setting(rate=0.3, injected=True), "006", 1))
     assert set(trial.kind.tolist()) > {"", "loiter", "reverse"}
     assert {source.split("/")[0] for source in trial.source.tolist()} == {"006"}
     assert trial.test.agents == trial.lesson.train.agents == ["006"]

@@ -298,7 +298,7 @@ def test_models_of_several_folds_score_on_one_scale():
     models: list[Any] = [method("length").fit(Lesson(train[fold != k]), 0) for k in range(3)]
     left_out = np.concatenate([model.left_out.trips for model in models])
     for k, model in enumerate(models):
-        raw = model.baseline.score_samples(train[fold == k])
+        raw = model.model.score_samples(train[fold == k])
         assert np.allclose(found["score"].to_numpy()[fold == k], (raw - left_out.mean()) / left_out.std())
 
 
@@ -530,7 +530,7 @@ def test_a_baseline_is_calibrated_without_changing_its_ranking(name: str):
     trial = TINY.trial(Case(Setting(rate=0.1), "p00", 0))
     fitted = method(name).fit(trial.lesson, 0)
     table = fitted.trips(trial.test)
-    raw = fitted.baseline.score_samples(trial.test)  # type: ignore[attr-defined]
+    raw = fitted.model.score_samples(trial.test)  # type: ignore[attr-defined]
     assert np.array_equal(np.argsort(raw, kind="stable"), np.argsort(table["score"].to_numpy(), kind="stable"))
     normal = table["score"].to_numpy()[trial.kind == ""]
     assert abs(np.median(normal)) < 1.0  # unseen normal trips are where left-out ones are

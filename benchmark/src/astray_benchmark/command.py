@@ -235,7 +235,7 @@ def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
 
         return Porto(path, pairs=choices.pairs)
     if name == "trips":
-        from astray_benchmark.agents_data import AgentsTrips
+        from astray_benchmark.people_data import AgentsTrips
 
         return AgentsTrips(path, choices.users)
     if name == "labelled":
@@ -243,7 +243,7 @@ def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
 
         past = None if choices.past is None else _there(name, choices.past, "--past")
         return LabelledTrips(path, choices.label, past, choices.users, choices.pooled)
-    from astray_benchmark.geolife_data import GeoLife
+    from astray_benchmark.people_data import GeoLife
 
     return GeoLife(path, choices.users, cache=None if choices.cache is None else str(choices.cache))
 
