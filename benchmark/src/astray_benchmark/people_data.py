@@ -286,10 +286,7 @@ def draw(
 
 
 def _own(trips: Trajectories, case: Case, rng: np.random.Generator, fewer: bool) -> tuple[Ints, Ints]:
-    """Splits the person's trips into those to learn from and to test on, both in the order of time.
-
-    If ``fewer``, at most half of the trips are tested on.
-    """
+    """Splits the person's trips into those to learn from and to test on; if ``fewer``, at most half are tested on."""
     own = np.flatnonzero(trips.agent_ids == case.subject)
     n_test = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
     n_test = min(n_test, len(own) // 2) if fewer else n_test
@@ -298,8 +295,13 @@ def _own(trips: Trajectories, case: Case, rng: np.random.Generator, fewer: bool)
             f"user {case.subject!r} has {len(own)} trips; the test takes {n_test}, learning needs {LEAST_HISTORY}",
             remedy="test somebody else",
         )
+    return split(trips, own, n_test, case.setting.split, rng)
+
+
+def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Splits positions into those to learn from and to test on, at random or by time; both in the order of time."""
     own = own[np.argsort(trips.columns["time"][trips.offsets[own]], kind="stable")]
-    if case.setting.split == "chronological":
+    if how == "chronological":
         held = np.arange(len(own)) >= len(own) - n_test
     else:
         held = np.zeros(len(own), np.bool_)

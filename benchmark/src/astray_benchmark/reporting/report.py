@@ -1,4 +1,4 @@
-"""The report of a results folder: the tables of every protocol that was run, what they cost, and what failed."""
+"""The report of a results folder: the tables of every protocol that was run, costs, and failures."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from astray_benchmark.variants import VARIANTS
 def report(out: Path, kept: Kept | None = None) -> list[Table]:
     """Makes all tables that the results in a folder allow, and writes them to ``tables/`` and ``report.md``.
 
-    It first packs what was run into ``scores/`` and makes the tables from there: whoever has these few files and the
-    manifest gets the same tables without running anything. ``kept`` receives the figures that were computed, for
+    It first packs the results into ``scores/`` and makes the tables from there: these few files and the manifest are
+    enough to get the same tables without running anything. ``kept`` receives the numbers that were computed, for
     :func:`astray_benchmark.reporting.figures.draw`.
     """
     manifest = manifests.read(out)
@@ -58,7 +58,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
 
 
 def _head(manifest: Mapping[str, Any]) -> str:
-    """Returns the heading of a report: the commands, the code and the data."""
+    """Returns the head of a report: the commands, the code and the data."""
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
     commits = dict.fromkeys(code["commit"] or "unknown" for code in manifest["codes"])
     lines = [
@@ -98,5 +98,5 @@ def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
 
 @cache
 def _descriptions() -> dict[str, str]:
-    """Reads what each method is."""
+    """Reads the description of each method."""
     return tomllib.loads(files(__package__).joinpath("method_descriptions.toml").read_text("utf-8"))
