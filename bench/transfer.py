@@ -66,7 +66,7 @@ class Row:
     hidden: str | None = None  # statistics that match are not there
     learning: Mapping[str, Any] = field(default_factory=dict)
     reward: Mapping[str, Any] = field(default_factory=dict)
-    start: bool = True  # goes on from the shipped reward
+    start: bool = True  # starts from the shipped reward
     learns: bool = True
     weights: Sequence[float] = (1.0, 0.3, 0.3, 0.3)
 

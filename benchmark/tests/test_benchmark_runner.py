@@ -206,8 +206,6 @@ def test_prefixes_begin_where_trips_begin_and_the_last_is_the_whole():
     assert np.array_equal(whole.columns["lat"], trips.columns["lat"])
     assert np.array_equal(tenth.columns["lat"][tenth.offsets[:-1]], trips.columns["lat"][trips.offsets[:-1]])
     assert (tenth.lengths == np.maximum(2, np.ceil(0.1 * trips.lengths - 1e-9))).all()
-    with pytest.raises(DataError, match="give a share"):
-        prefixes(trips, 0.0)
 
 
 # -------------------------------------------------------------------- running

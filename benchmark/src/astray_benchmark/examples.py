@@ -31,7 +31,7 @@ def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
     """
     manifest, found = manifests.read(out), runner.results(out)
     if manifest is None or found is None:
-        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+        raise manifests.no_results(out)
     able = [contender for name in manifest["methods"] if isinstance(contender := method(name), Own | Shared)]
     trips = measures.of_setting(found, [SETTING])
     trips = trips.filter(pl.col("method") == able[0].name) if able else trips[:0]

@@ -73,13 +73,13 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
         if not changed_code and code["sha256"] not in (known := [c["sha256"] for c in earlier["codes"]]):
             raise DataError(
                 f"{folder} holds results of other code ({', '.join(known)}, now {code['sha256']})",
-                remedy="give another --out, or --changed-code to go on all the same",
+                remedy="give another --out, or --changed-code to add to them anyway",
             )
         for name, source in asked.sources.items():
             if not changed_code and source not in sources.get(name, [source]) and _has_results(folder, name):
                 raise DataError(
                     f"{folder} holds results of {name} when its code was another",
-                    remedy="give another --out, or --changed-code to go on all the same",
+                    remedy="give another --out, or --changed-code to add to them anyway",
                 )
     for name, source in asked.sources.items():
         sources[name] = _added(sources[name], [source]) if name in sources and _has_results(folder, name) else [source]
@@ -157,6 +157,11 @@ def read(folder: Path) -> dict[str, Any] | None:
         later = [{"sha256": code, "commit": ""} for code in found.pop("later_code_sha256", [])]
         found["codes"] = [{"sha256": found.pop("code_sha256"), "commit": found.pop("commit", "")}, *later]
     return found
+
+
+def no_results(folder: Path) -> DataError:
+    """Returns the error of a folder without results."""
+    return DataError(f"{folder} holds no results yet", remedy=f"run astray benchmark with --out {folder} first")
 
 
 @cache

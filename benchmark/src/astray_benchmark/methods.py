@@ -79,7 +79,7 @@ def method(spec: str) -> Contender:
         return HalfSpaceTreesStream(spec, TREES[base], options)
     if base in REFITTED:
         return RefittedStream(spec, REFITTED[base], options)
-    if base in BASELINES or base in COMPARISONS or base in GENERATORS:
+    if base in BASELINES | COMPARISONS | GENERATORS:
         return BaselineMethod(spec, base, options)
     if ":" in base or base in CONTROLS:
         return external(spec, CONTROLS.get(base, base), options)

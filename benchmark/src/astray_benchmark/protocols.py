@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
+from astray_benchmark import guards
 from astray_benchmark.contenders import Lesson
 
 Value = float | str
@@ -126,6 +127,8 @@ class Trial:
             raise DataError(
                 "the truth of fixes is for what one model scores", remedy="leave it out where there are folds"
             )
+        for lesson, tested in self.parts():
+            guards.no_path_twice(lesson.train, self.test[tested])
 
     def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
         """Yields each lesson, and the positions of the test trips to score after it."""

@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.core.errors import DataError
 from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
 from astray_benchmark import manifest as manifests
@@ -48,7 +47,7 @@ def draw(out: Path, kept: Kept | None = None) -> list[Path]:
     manifest = manifests.read(out)
     scores = None if manifest is None else read(out, manifest)
     if manifest is None or scores is None:
-        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+        raise manifests.no_results(out)
     manifest = manifest | {"methods": [name for name in manifest["methods"] if name not in VARIANTS]}
     scores = scores.filter(pl.col("method").is_in(manifest["methods"]))
     folder = out / "figures"

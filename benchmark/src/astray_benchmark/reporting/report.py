@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from astray.core.atomic import replacing
-from astray.core.errors import DataError
 from astray_benchmark import manifest as manifests
 from astray_benchmark import measures
 from astray_benchmark.baselines.familiarity import STATISTICS
@@ -37,7 +36,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     scores = None if manifest is None else read(out, manifest)
     failed = irregular_tables.failures(out)
     if manifest is None or (scores is None and not failed):
-        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+        raise manifests.no_results(out)
     made: list[Table] = []
     about: list[str] = []
     if scores is not None:
