@@ -198,7 +198,7 @@ def test_a_feature_that_never_varies_is_zero() -> None:
     np.testing.assert_allclose(features[:, [1, 2, 3]], 0.0, atol=1e-6)
 
 
-def test_names_tell_the_baselines_apart() -> None:
+def test_every_baseline_has_its_own_name() -> None:
     assert len({make().name for make in BASELINES.values()}) == len(BASELINES)
 
 

@@ -118,7 +118,7 @@ def alongside(trip: Trajectories, metres: float, agent: str) -> Trajectories:
     return Trajectories(moved, [0, len(between)], [agent], ["beside"])
 
 
-def test_two_receivers_on_one_outing_are_found_though_no_fix_is_the_same() -> None:
+def test_two_receivers_on_one_outing_are_found_although_they_share_no_fix() -> None:
     rng = np.random.default_rng(0)
     first, later = walk(rng, 120, 1e9, "ana", "a"), walk(rng, 120, 1e9 + 1e6, "ana", "b")
     trips = Trajectories.concat(
@@ -171,7 +171,7 @@ def write_plt(root: Path, trip: Trajectories) -> None:
     file.write_text(HEADER + "".join(f"{lat:.6f},{lon:.6f},0,0,0,{stamp}\r\n" for lat, lon, stamp in rows), newline="")
 
 
-def test_what_geolife_loses_is_counted(tmp_path: Path) -> None:
+def test_dropped_trips_of_geolife_are_counted(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     shared, cut = walk(rng, 150, 1.21e9, "000", "20080101"), walk(rng, 150, 1.22e9, "000", "20080102")
     for trip in (
@@ -240,7 +240,7 @@ def test_a_draw_obeys_the_guards(people: Trajectories, how: str) -> None:
         assert set(strays).isdisjoint(paths(crowd))
 
 
-def test_the_place_in_the_set_the_name_and_the_date_tell_nothing(people: Trajectories) -> None:
+def test_place_name_and_date_of_a_test_trip_do_not_betray_an_anomaly(people: Trajectories) -> None:
     trial = draw(people, Case(Setting(rate=0.5, split="chronological"), "005", 0))
     wrong = trial.kind != ""
     assert 0 < np.flatnonzero(wrong).mean() < 19
@@ -421,7 +421,7 @@ def porto(tmp_path_factory: pytest.TempPathFactory) -> Porto:
     return Porto(str(folder), train=100, sizes=(("matched", (90, 10)), ("cap", (15, 15))), injected=150, partners=150)
 
 
-def test_what_porto_loses_is_counted(porto: Porto, tmp_path: Path) -> None:
+def test_dropped_trips_of_porto_are_counted(porto: Porto, tmp_path: Path) -> None:
     assert porto.data.account == {
         "trips read": 531,
         "not read: MISSING_DATA: fixes are missing in this trip": 9,
@@ -521,7 +521,7 @@ def test_injections_into_porto_have_every_kind_and_the_truth_of_every_fix(porto:
     np.testing.assert_array_equal(again.test.columns["lat"], trial.test.columns["lat"])
 
 
-def test_what_porto_cannot_give_is_refused(porto: Porto, tmp_path: Path) -> None:
+def test_draws_that_porto_does_not_have_are_refused(porto: Porto, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a protocol that Porto does not have; give p2"):
         porto.trial(Case(Setting(), "pool", 0))
     with pytest.raises(DataError, match="no reading 'guessed'"):
