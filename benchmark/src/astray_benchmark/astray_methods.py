@@ -16,7 +16,8 @@ from astray.core.trajectories import Trajectories
 from astray.irl.shared import trip_rewards
 from astray.scoring.decisions import NORMAL
 from astray.scoring.normality import trip_normality
-from astray_benchmark.contenders import TRIP_COLUMNS, Floats, Lesson, Person, Seconds, Strangers
+from astray_benchmark.array_types import Floats
+from astray_benchmark.contenders import TRIP_COLUMNS, Lesson, Person, Seconds, Strangers
 
 if TYPE_CHECKING:
     from astray import Detector

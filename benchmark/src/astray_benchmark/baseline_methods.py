@@ -11,9 +11,10 @@ import numpy as np
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
+from astray_benchmark.array_types import Array, Floats
 from astray_benchmark.baselines import BASELINES, COMPARISONS, GENERATORS, Baseline, CellGenerator, Comparison
 from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_and_calibrate
-from astray_benchmark.contenders import Array, Floats, Lesson, Person
+from astray_benchmark.contenders import Lesson, Person
 from astray_benchmark.guards import fingerprint
 
 EVERY = 10  # a baseline in a stream is fitted anew after this number of trips

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
 from astray.scoring.normality import Sample
-from astray_benchmark.contenders import Array, Fitted, Floats, Person, Seconds
+from astray_benchmark.array_types import Array, Floats
+from astray_benchmark.contenders import Fitted, Person, Seconds
 
 LEFT_OUT = 50  # training trips that calibrate a baseline, if there are as many: fewer cannot show 2 %
 FOLDS = 4

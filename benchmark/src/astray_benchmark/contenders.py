@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Floats
 
 TRIP_COLUMNS = ("normality", "score", "uncertainty", "p_value", "aspect", "part")
 

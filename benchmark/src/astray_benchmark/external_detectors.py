@@ -28,8 +28,9 @@ import numpy as np
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
+from astray_benchmark.array_types import Floats
 from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_and_calibrate
-from astray_benchmark.contenders import Floats, Lesson, Person
+from astray_benchmark.contenders import Lesson, Person
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from astray.core.trajectories import Trajectories
+from astray_benchmark.array_types import Floats
 from astray_benchmark.baselines.baseline import Baseline, Rows
 from astray_benchmark.baselines.trip_outliers import FEATURES, trip_features
 from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_and_calibrate
-from astray_benchmark.contenders import Floats, Lesson, Person
+from astray_benchmark.contenders import Lesson, Person
 from astray_benchmark.libraries import library
 
 LEAST_WINDOW = 5  # trips

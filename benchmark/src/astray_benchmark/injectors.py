@@ -18,16 +18,12 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.grouping import FIX_COLUMNS
 from astray.core.projection import Projection
 from astray.core.trajectories import Trajectories
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+from astray_benchmark.array_types import Bools, Floats, Ints
 
 CELL = 100.0  # metres; the unit of the distances d
 LEAST = 50.0  # metres; a mutant that is nowhere so far from its original is the original with GPS noise

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from astray.scoring.decisions import doubt
 from astray_benchmark import metrics
+from astray_benchmark.array_types import Bools, Floats
 from astray_benchmark.calibration import RATE
 from astray_benchmark.metrics import Interval
 from astray_benchmark.protocols import Setting
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 EPS, GAMMA = -2.0, 1.5
 BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen

@@ -22,13 +22,12 @@ from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.readers import Report, read, read_geolife
 from astray_benchmark import guards
+from astray_benchmark.array_types import Ints
 from astray_benchmark.contenders import Lesson, Strangers
 from astray_benchmark.injections import inject
 from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, shuffled, submitted
-
-Ints = NDArray[np.int64]
 
 PEOPLE = 10  # are tested
 ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.readers import Report, iter_porto
 from astray_benchmark import guards
+from astray_benchmark.array_types import Bools, Floats, Ints
 from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import inject
 from astray_benchmark.injectors import DAY, INJECTORS
@@ -29,9 +29,6 @@ from astray_benchmark.trial_parts import claim, shuffled
 if TYPE_CHECKING:
     from astray_benchmark.porto_pairs import Pairs
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 CITY = (41.1579, -8.6291)  # latitude and longitude of the middle of Porto
 AROUND = 0.5  # degrees; trips that go further are GPS faults or leave the region

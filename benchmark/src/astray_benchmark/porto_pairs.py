@@ -19,14 +19,13 @@ from astray.core.trajectories import Trajectories
 from astray.features.grid import cells
 from astray.features.paths import paths_of
 from astray_benchmark import guards
+from astray_benchmark.array_types import Ints
 from astray_benchmark.calibration import FOLDS
 from astray_benchmark.contenders import Lesson
 from astray_benchmark.injections import inject
 from astray_benchmark.porto_data import POOL, Catalogue, Porto, gather
 from astray_benchmark.protocols import Case, Trial
 from astray_benchmark.trial_parts import claim
-
-Ints = NDArray[np.int64]
 
 CELL = 400.0  # metres
 UNUSUAL = 0.05  # share of a pair's trips that count as unusual

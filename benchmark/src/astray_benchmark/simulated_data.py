@@ -21,12 +21,11 @@ from astray.core.grouping import FIX_COLUMNS
 from astray.core.trajectories import Trajectories
 from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray_benchmark import guards
+from astray_benchmark.array_types import Ints
 from astray_benchmark.contenders import Lesson, Strangers
 from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, submitted
-
-Ints = NDArray[np.int64]
 
 TEST_SHARE = 0.25  # of a person's trips
 SUBSTITUTED = 1 / 3  # of the unseen trips are changed into anomalies, in P3

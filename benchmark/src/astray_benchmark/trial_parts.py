@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError
 from astray.core.grouping import FIX_COLUMNS
 from astray.core.trajectories import Trajectories
+from astray_benchmark.array_types import Ints
 from astray_benchmark.contenders import Lesson
 from astray_benchmark.injectors import WEEK, submitted_as
 from astray_benchmark.protocols import Trial
-
-Ints = NDArray[np.int64]
 
 
 def anomalies_for(normal: int, rate: float) -> int:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.baseline import Baseline, Rows
 
 if TYPE_CHECKING:
     from astray_benchmark.baselines.networks import Epoch, Network
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import resample
 from astray.features.steps import Steps
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Array, Floats
 
 
 class StepScores(NamedTuple):

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.networks import Network, Sequences
-
-Array = NDArray[Any]
 
 UNKNOWN = 0  # the number of every cell that is not in the vocabulary
 FEW_CELLS = 1500  # up to this number of cells, training normalises over all of them; above, over a sample

@@ -7,7 +7,7 @@ a cell counts once, however long. Between two points a trip goes in a straight l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,9 @@ from astray.features.featurizer import Featurizer
 from astray.features.grid import cells
 from astray.features.paths import resample, trace
 from astray.features.steps import Steps
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.baseline import Baseline, Rows
 
-Array = NDArray[Any]
 Keys = NDArray[np.int64]
 
 A_CELL = 3.0  # a trip that crosses a cell gets at least this number of points in it

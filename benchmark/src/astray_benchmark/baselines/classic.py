@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.baseline import Baseline, Rows
 from astray_benchmark.libraries import library
-
-Array = NDArray[Any]
 
 
 @dataclass(eq=False)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.baseline import Rows
 from astray_benchmark.baselines.cells import CellDetector, Trigram, entered
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,14 +14,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from astray_benchmark.array_types import Array, Floats, Ints
 from astray_benchmark.baselines.baseline import Rows, Scaling
 from astray_benchmark.baselines.cells import Counts, Keys, cell_keys, joined
 from astray_benchmark.baselines.comparisons import Comparison, Crowd
 from astray_benchmark.libraries import library
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 WIDE, PLACE = 1000.0, 500.0  # metres: cells of a district, and of where trips begin and end
 DAY, AN_HOUR = 86_400.0, 3600.0

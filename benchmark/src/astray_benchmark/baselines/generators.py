@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
+from astray_benchmark.array_types import Array, Ints
 from astray_benchmark.baselines.autoencoders import Training, hold_out, stretches
 from astray_benchmark.baselines.baseline import Rows
 from astray_benchmark.baselines.cells import Keys, joined, look_up
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from astray_benchmark.baselines.cell_networks import CellNetwork, MixtureAutoencoder, Transformer
     from astray_benchmark.baselines.networks import Epoch, Sequences
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 ME = 0  # the number of the tested agent; others count from 1 on
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from astray.core.errors import TrainingError
+from astray_benchmark.array_types import Array
 
 if TYPE_CHECKING:
     from astray_benchmark.baselines.autoencoders import Training
-
-Array = NDArray[Any]
 
 
 class Network(nn.Module, ABC):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
-
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Floats
 
 NEIGHBOURS = 5
 QUARTILES = (25, 50, 75)

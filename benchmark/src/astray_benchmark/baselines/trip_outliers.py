@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.features.steps import Steps
+from astray_benchmark.array_types import Array, Floats
 from astray_benchmark.baselines.baseline import Baseline, Rows, Scaling
 from astray_benchmark.baselines.familiarity import DAY, FamiliarityBaseline, Seen, statistics
 from astray_benchmark.libraries import library
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
 
 FEATURES = (
     *("start east", "start north", "end east", "end north", "middle east", "middle north"),

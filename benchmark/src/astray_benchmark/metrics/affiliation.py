@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranges import Ints, rows_of_trips, runs
-from astray_benchmark.metrics.ranking import Bools, Decisions, Floats
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranges import rows_of_trips, runs
+from astray_benchmark.metrics.ranking import Decisions
 
 # Fix i of a trip is the interval [i, i + 1). Events begin and end at whole numbers and zones at halves, so every
 # function that is integrated is linear inside a quarter of a fix: the value at its middle is exact.

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranges import Ints, rows_of_trips, runs
-from astray_benchmark.metrics.ranking import Bools, Floats
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranges import rows_of_trips, runs
 
 
 class Delays(NamedTuple):

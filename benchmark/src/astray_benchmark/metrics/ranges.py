@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranking import Bools, Decisions, Floats, as_flags
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranking import Decisions, as_flags
 
-Ints = NDArray[np.int64]
 Bias = Literal["flat", "front", "middle", "back"]
 Cardinality = Literal["reciprocal", "one"]
 

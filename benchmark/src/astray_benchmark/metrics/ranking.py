@@ -11,12 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from astray_benchmark.array_types import Bools, Floats
 
 
 class Decisions(NamedTuple):

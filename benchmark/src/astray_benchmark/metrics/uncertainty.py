@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranking import Bools, Floats, as_flags, auroc
+from astray_benchmark.array_types import Bools, Floats
+from astray_benchmark.metrics.ranking import as_flags, auroc
 
 NOMINAL = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranges import Ints, Ranges, rows_of_trips, runs
-from astray_benchmark.metrics.ranking import Bools, Floats, anomaly_score
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranges import Ranges, rows_of_trips, runs
+from astray_benchmark.metrics.ranking import anomaly_score
 
 
 def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) -> float:

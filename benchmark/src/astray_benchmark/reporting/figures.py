@@ -18,6 +18,7 @@ from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
 from astray_benchmark import manifest as manifests
 from astray_benchmark import measures, metrics
+from astray_benchmark.array_types import Floats
 from astray_benchmark.protocols import PROTOCOLS
 from astray_benchmark.reporting import printed
 from astray_benchmark.reporting.figure_style import COLOURS, DASHED, DOTTED, SOLID, draws, legend, style, titled
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 Drawn = Iterator[tuple[str, "Figure"]]
 
 _GRID = np.linspace(0.0, 1.0, 201)
