@@ -78,8 +78,8 @@ COMMON = """
     import astray
     from astray import Trajectories
     # Versions before 0.3 have a class for one agent and a class for many.
-    Detector = astray.Detector if hasattr(astray, "Detector") else astray.Detector
-    Fleet = astray.Detector if hasattr(astray, "Detector") else astray.Detector
+    Detector = astray.Detector if hasattr(astray, "Detector") else astray.IRLDetector
+    Fleet = astray.Detector if hasattr(astray, "Detector") else astray.FleetDetector
     QUICK = {"iterations": 1}
     data = np.load(sys.argv[1], allow_pickle=False)
     columns = {name: data[name] for name in ("time", "lat", "lon")}

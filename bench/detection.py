@@ -2,10 +2,10 @@
 
     python bench/detection.py [--seeds 3] [--people 10] [--others 10] [--workers 2] [--quick]
 
-Twenty people a city: ten are watched, the other ten are the population that the reward goes on learning from, so nobody
-stands in both and the trips that are swapped in come from people whom it has never met. Each kind is injected into a
-fifth of a person's unseen trips. Figures are means over people and seeds, with the standard error of the mean over
-people. Below, the share of normal trips that the default decision flags, and of anomalous ones.
+Each city has twenty people: ten are watched, the other ten are the population that the reward also learns from. So no
+person is in both groups, and the reward has never met the people whose trips are swapped in. Each kind is injected into
+a fifth of a person's unseen trips. Figures are means over people and seeds, with the standard error of the mean over
+people. Below them stand the shares of normal and of anomalous trips that the default decision flags.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python bench/fleet.py --agents 100000 --enrolled 100000                      (about ten minutes on a quiet machine)
     python bench/fleet.py --porto                             (all trips of Porto, if ASTRAY_PORTO names their folder)
 
-The shipped reward goes on learning from a few simulated people, quickly. The agents are made of them: each has some
+The shipped reward also learns from a few simulated people, quickly. The agents are made of them: each has some
 trips in a row of one of those people, moved somewhere else and to other days, under a name of its own, and one more
 trip that is scored. They come in batches, as a feed would bring them, so that no more fixes are in memory than a slab
 has. ``--enrolled`` of them are enrolled; the others are copies of these under other names, written to the file.
@@ -243,7 +243,7 @@ def main() -> None:
         began = time.process_time()
         Detector(iterations=5, max_agents=8, seed=0).fit(people()).save(model)
         line("", "seconds", "ms/agent", "file MB", "kB/trip", "peak MB")
-        line("go on learning from 8 people", f"{time.process_time() - began:.1f}")
+        line("learn from 8 people", f"{time.process_time() - began:.1f}")
         if args.porto:
             found = alone(porto, model)
             line("Porto: enrol, save", f"{found['enrol']:.1f}", "", f"{found['MB']:.0f}", "", f"{found['peak']:.0f}")

@@ -54,7 +54,7 @@ def score(model: Path, trips: list[Trajectories], workers: Workers) -> None:
 
 @contextmanager
 def dask(*command: object, until: str) -> Iterator[psutil.Process]:
-    """A process of Dask's, once it has said something."""
+    """Starts a process of Dask, and yields it once its output holds ``until``."""
     words = [sys.executable, "-m", "dask", *map(str, command), "--host", "127.0.0.1", "--no-dashboard"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

@@ -1,12 +1,12 @@
-"""A fleet's file under kill -9: nothing is lost that was said to be done, nothing is half there.
+"""A fleet's file under kill -9: no change that was reported saved is lost, and none is half saved.
 
     python bench/kills.py [--kills 50]        (about five minutes)
 
-A process enrols, observes and forgets, one after the other, saves after each and says so; at a random moment it is
-killed. Then the file is opened, every row is checked, and it is compared with what was said: the last change that was
-told is there, with at most the one after it; every agent is as if the changes up to one of these had been made without
-a kill. The next process goes on with the same file. At the end two processes change the file at once: both changes are
-there, or one was refused and said so.
+A process enrols, observes and forgets in turn, saves after each change and reports it; at a random moment it is killed.
+Then this script opens the file, checks every row, and compares it with the reports: the file holds the last reported
+change, with at most the one after it, and every agent is as if those changes had been made without a kill. The next
+process continues with the same file. At the end two processes change the file at once: either both changes are there,
+or one process reports that its change was refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEOPLE, KNOWN, CHANGES = 6, 10, 400
 
 
 def changed(fleet: Detector, trips: Trajectories, number: int) -> None:
-    """The change of this number: what it is depends on the number alone, and on the changes before."""
+    """Makes a change to a fleet, which depends only on its number and on the changes before."""
     agent = f"p{number % PEOPLE:02d}"
     mine = trips.agent(agent)
     turn = number // PEOPLE
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def kill(folder: Path, kills: int, chance: random.Random) -> None:
-    """Kill a writer so many times."""
+    """Kills a writer ``kills`` times."""
     trips = city(people=PEOPLE, days=10, seed=0).trips
     trips.to_frame().write_parquet(folder / "trips.parquet")
     known = Trajectories.concat([trips.agent(a)[:KNOWN] for a in trips.agents])

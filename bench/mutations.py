@@ -366,7 +366,7 @@ def rearrayed(arrays: Mapping[str, Any], chance: random.Random) -> dict[str, Any
 
 
 def reheaded(whole: bytes, chance: random.Random) -> bytes:
-    """A header with a name twice, a number that is none, or arrays that claim to be elsewhere or of any size."""
+    """A header with a name twice, with text for a number, or with wrong places and sizes of arrays."""
     size = int.from_bytes(whole[:8], "little")
     text, data = whole[8 : 8 + size].decode(), whole[8 + size :]
     header = json.loads(text)

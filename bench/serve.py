@@ -56,7 +56,7 @@ def interleaved(base: list[Fixes], agents: int, fixes_each: int, begin: int = 0)
 
 
 def bodies(rows: Fixes, senders: int, size: int) -> list[list[bytes]]:
-    """Requests of so many fixes for each of some senders; an agent has one sender, so that its fixes stay in order."""
+    """Returns the requests of each sender, ``size`` fixes each; an agent has one sender, so its fixes stay in order."""
     own: list[Fixes] = [[] for _ in range(senders)]
     for one in rows:
         own[int(one["agent"][1:]) % senders].append(one)

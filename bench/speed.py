@@ -10,9 +10,9 @@ minute between them, until an outing has lasted 43 minutes: about 100 steps of 3
 has lived in the city for years; the first outings are learned from, later ones scored. To score more fixes than the
 person has made, the same outings come again weeks later under new names. Other people's outings are the population.
 
-1. Fit: 400 outings with the default settings, which is counting them; and the same where the shipped reward goes on
-   learning from the population; against training an LSTM autoencoder on the same outings until its held-out error falls
-   no more. Ratio astray / LSTM-AE, wanted of either: at most 1.
+1. Fit: 400 outings with the default settings, which is counting them; and the same with a shipped reward that
+   also learns from the population; against training an LSTM autoencoder on the same outings until its held-out error
+   stops falling. Ratio astray / LSTM-AE, wanted of either: at most 1.
 2. Score: unseen outings, trip by trip as `score` does and fix by fix as `score_fixes` does, against LOF fitted on the
    30 s steps of the same 400 outings and given the states and actions of the same fixes. LOF is timed on a part of the
    fixes and scaled linearly, which it is. Ratio LOF / astray, wanted of either: at least 10.

@@ -36,8 +36,7 @@ from astray.irl.trainer import learn_shared_reward
 from astray.model.checkpoint import restore_reward
 from astray.model.pretrained import pretrained
 from astray.model.shared_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
-from astray_benchmark.geolife_data import GeoLife
-from astray_benchmark.people_data import PEOPLE, halves, split
+from astray_benchmark.people_data import PEOPLE, GeoLife, halves, split
 
 LEAST = 60  # trips of a person who is tested
 STRANGERS = 150
@@ -67,7 +66,7 @@ class Row:
     hidden: str | None = None  # statistics that match are not there
     learning: Mapping[str, Any] = field(default_factory=dict)
     reward: Mapping[str, Any] = field(default_factory=dict)
-    start: bool = True  # goes on from the shipped reward
+    start: bool = True  # starts from the shipped reward
     learns: bool = True
     weights: Sequence[float] = (1.0, 0.3, 0.3, 0.3)
 

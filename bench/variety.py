@@ -27,9 +27,9 @@ from astray.model.pretrained import write_reward
 from astray.model.pretraining import Recipe, pretrain
 from astray.model.shared_training import SharingConfig
 from astray.simulate import Variety
-from astray_benchmark.geolife_data import GeoLife
 from astray_benchmark.methods import method
 from astray_benchmark.metrics import auroc, average_precision
+from astray_benchmark.people_data import GeoLife
 from astray_benchmark.protocols import Case, Setting
 
 PEOPLE = ("004", "140", "003", "030", "014", "039", "084", "034", "011", "112", "002", "010")

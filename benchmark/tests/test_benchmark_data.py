@@ -16,9 +16,7 @@ import pytest
 from astray import Trajectories
 from astray.core.errors import DataError
 from astray_benchmark import guards
-from astray_benchmark.agents_data import AgentsTrips
-from astray_benchmark.geolife_data import MIN_FIXES, GeoLife
-from astray_benchmark.people_data import Cleaned, clean, draw, draw_injected, halves
+from astray_benchmark.people_data import AgentsTrips, Cleaned, GeoLife, clean, draw, halves
 from astray_benchmark.porto_data import CITY, Porto, catalogue, gather
 from astray_benchmark.porto_pairs import FOLDS, ROUTES, frequent, neighbours, unusual
 from astray_benchmark.protocols import Case, Setting, Trial
@@ -120,7 +118,7 @@ def alongside(trip: Trajectories, metres: float, agent: str) -> Trajectories:
     return Trajectories(moved, [0, len(between)], [agent], ["beside"])
 
 
-def test_two_receivers_on_one_outing_are_found_though_no_fix_is_the_same() -> None:
+def test_two_receivers_on_one_outing_are_found_although_they_share_no_fix() -> None:
     rng = np.random.default_rng(0)
     first, later = walk(rng, 120, 1e9, "ana", "a"), walk(rng, 120, 1e9 + 1e6, "ana", "b")
     trips = Trajectories.concat(
@@ -135,7 +133,7 @@ def test_trips_made_together_with_the_person_are_never_injected(people: Trajecto
     person = people.agents[0]
     mine = people.agent(person)
     both = Trajectories.concat([people, *(alongside(mine[i], 20.0, f"with {i}") for i in range(len(mine)))])
-    cleaned = clean(both, MIN_FIXES)
+    cleaned = clean(both, GeoLife.min_fixes)
     assert len(cleaned.together) == len(mine)
     beside = cleaned.companions([person])
     assert [a.startswith("with") for a in cleaned.trips.agent_ids[beside]] == [True] * len(mine)
@@ -173,7 +171,7 @@ def write_plt(root: Path, trip: Trajectories) -> None:
     file.write_text(HEADER + "".join(f"{lat:.6f},{lon:.6f},0,0,0,{stamp}\r\n" for lat, lon, stamp in rows), newline="")
 
 
-def test_what_geolife_loses_is_counted(tmp_path: Path) -> None:
+def test_dropped_trips_of_geolife_are_counted(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     shared, cut = walk(rng, 150, 1.21e9, "000", "20080101"), walk(rng, 150, 1.22e9, "000", "20080102")
     for trip in (
@@ -242,7 +240,7 @@ def test_a_draw_obeys_the_guards(people: Trajectories, how: str) -> None:
         assert set(strays).isdisjoint(paths(crowd))
 
 
-def test_the_place_in_the_set_the_name_and_the_date_tell_nothing(people: Trajectories) -> None:
+def test_place_name_and_date_of_a_test_trip_do_not_betray_an_anomaly(people: Trajectories) -> None:
     trial = draw(people, Case(Setting(rate=0.5, split="chronological"), "005", 0))
     wrong = trial.kind != ""
     assert 0 < np.flatnonzero(wrong).mean() < 19
@@ -329,15 +327,13 @@ def test_a_stream_that_is_too_short_for_an_intruder_is_refused(people: Trajector
 def test_strangers_include_neither_tested_nor_injected_people(
     people: Trajectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cleaned: Cleaned = clean(people, MIN_FIXES)
+    cleaned: Cleaned = clean(people, GeoLife.min_fixes)
     assert cleaned.account["trips left"] == len(people)
-    monkeypatch.setattr("astray_benchmark.geolife_data._cleaned", lambda *_: cleaned)
+    monkeypatch.setattr("astray_benchmark.people_data._loaded", lambda *_: cleaned)
     monkeypatch.setattr("astray_benchmark.people_data.PEOPLE", 4)
     data = GeoLife("unused")
     tested = data.subjects(Setting())
     assert len(tested) == 4
-    assert set(data.others(least=40)).isdisjoint(tested)
-    assert len(data.others(least=40)) == 8
     for seed in range(3):
         trial = data.trial(Case(Setting(rate=0.5), tested[0], seed))
         assert trial.lesson.strangers is not None
@@ -374,7 +370,7 @@ def test_a_file_with_too_few_agents_is_refused(people: Trajectories, tmp_path: P
 
 
 def test_behaviour_that_goes_wrong_is_made_of_unseen_trips_of_the_person(people: Trajectories) -> None:
-    trial = draw_injected(people, Case(Setting(rate=0.3, injected=True), "006", 1))
+    trial = draw(people, Case(Setting(rate=0.3, injected=True), "006", 1))
     assert set(trial.kind.tolist()) > {"", "loiter", "reverse"}
     assert {source.split("/")[0] for source in trial.source.tolist()} == {"006"}
     assert trial.test.agents == trial.lesson.train.agents == ["006"]
@@ -425,7 +421,7 @@ def porto(tmp_path_factory: pytest.TempPathFactory) -> Porto:
     return Porto(str(folder), train=100, sizes=(("matched", (90, 10)), ("cap", (15, 15))), injected=150, partners=150)
 
 
-def test_what_porto_loses_is_counted(porto: Porto, tmp_path: Path) -> None:
+def test_dropped_trips_of_porto_are_counted(porto: Porto, tmp_path: Path) -> None:
     assert porto.data.account == {
         "trips read": 531,
         "not read: MISSING_DATA: fixes are missing in this trip": 9,
@@ -525,7 +521,7 @@ def test_injections_into_porto_have_every_kind_and_the_truth_of_every_fix(porto:
     np.testing.assert_array_equal(again.test.columns["lat"], trial.test.columns["lat"])
 
 
-def test_what_porto_cannot_give_is_refused(porto: Porto, tmp_path: Path) -> None:
+def test_draws_that_porto_does_not_have_are_refused(porto: Porto, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a protocol that Porto does not have; give p2"):
         porto.trial(Case(Setting(), "pool", 0))
     with pytest.raises(DataError, match="no reading 'guessed'"):

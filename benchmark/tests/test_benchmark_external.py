@@ -120,12 +120,12 @@ def test_a_class_is_a_method_and_its_options_follow() -> None:
         ("middle", "no method named 'middle'.*package.module:Class"),
     ],
 )
-def test_what_is_no_detector_is_refused_before_anything_runs(spec: str, said: str) -> None:
+def test_a_class_that_is_no_detector_is_refused_before_anything_runs(spec: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
         method(spec)
 
 
-def test_it_is_given_seed_and_population_and_calibrated_on_left_out_trips() -> None:
+def test_a_detector_gets_seed_and_population_and_is_calibrated_on_left_out_trips() -> None:
     (case, *_) = cases(TINY, ["p1"], [3])
     trial = TINY.trial(case)
     fitted = method("somebodys:Among").fit(trial.lesson, 3)
@@ -156,7 +156,7 @@ def test_it_is_given_seed_and_population_and_calibrated_on_left_out_trips() -> N
         ("Leaving", r"SystemExit: 3 \(somebodys.py, line \d+\)"),
     ],
 )
-def test_a_method_that_fails_says_why_and_the_others_go_on(name: str, said: str, folder: Path) -> None:
+def test_the_report_says_why_a_method_failed_and_the_others_continue(name: str, said: str, folder: Path) -> None:
     (case, *_) = cases(TINY, ["p1"], [0])
     both = methods([f"somebodys:{name}", "somebodys:Middle"])
     outcome = run(TINY, both, [case], folder / "out")
@@ -172,7 +172,7 @@ def test_a_method_that_fails_says_why_and_the_others_go_on(name: str, said: str,
     assert runner.results(folder / "out", runner.FAILED) is None
 
 
-def test_a_detector_that_says_nothing_of_fixes_has_no_figures_of_them(folder: Path) -> None:
+def test_a_detector_without_scores_of_fixes_has_no_figures_of_fixes(folder: Path) -> None:
     (case, *_) = cases(TINY, ["p3"], [0])
     assert not run(TINY, methods(["somebodys:OfTrips", "somebodys:Middle"]), [case], folder / "out").failed
     kept = runner.results(folder / "out", runner.FIXES)
@@ -207,7 +207,7 @@ def test_results_of_another_version_of_the_class_are_not_mixed(
     assert len(both) == 2
 
 
-def test_a_class_that_has_no_results_yet_may_be_mended(folder: Path) -> None:
+def test_a_class_without_results_may_still_be_changed(folder: Path) -> None:
     words = [*WORDS, "-q", "-m", "somebodys:Broken", "-o", str(folder / "out")]
     assert run_command("benchmark", command, words) != 0
     (folder / "somebodys.py").write_text(SOURCE.replace('raise ZeroDivisionError("nothing to divide by")', "return 0"))
@@ -220,7 +220,7 @@ def test_a_class_that_has_no_results_yet_may_be_mended(folder: Path) -> None:
     assert len(source) == 1
 
 
-def test_a_detector_that_learns_stands_in_the_stream_too(folder: Path):
+def test_a_detector_that_can_learn_also_follows_streams(folder: Path):
     learner = method("somebodys:Learner")
     case = cases(TINY, ["p7"], [0])[0]
     trial = TINY.trial(case)

@@ -14,7 +14,8 @@ from astray import Trajectories
 from astray.core.errors import DataError
 from astray.core.projection import Projection
 from astray_benchmark import injectors
-from astray_benchmark.injections import INJECTORS, NEED_A_POOL, Injected, inject
+from astray_benchmark.injections import inject
+from astray_benchmark.injectors import INJECTORS, NEED_A_POOL, Injected
 
 HERE = Projection(41.15, -8.61)
 EVERY = 15.0
@@ -304,7 +305,7 @@ def test_a_copy_of_the_trip_under_another_name_is_no_swap() -> None:
 def test_a_rate_is_the_share_of_one_kind_among_itself_and_the_normal_trips(
     town: Trajectories, elsewhere: Trajectories
 ) -> None:
-    test = inject(town, "reverse", 0.1, rng())
+    test = inject(town, ["reverse"], 0.1, rng())
     assert (test.label.sum(), len(test.trips)) == (6, 60)
     kinds = ["reverse", "splice", "loiter", "agent-swap"]
     test = inject(town, kinds, 0.1, rng(), pool=elsewhere)
@@ -324,36 +325,26 @@ def test_labels_truth_and_trips_belong_together(town: Trajectories, elsewhere: T
 
 
 def test_the_same_seed_gives_the_same_test_set_and_another_seed_another(town: Trajectories) -> None:
-    one, two, three = (inject(town, "detour", 0.2, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    one, two, three = (inject(town, ["detour"], 0.2, np.random.default_rng(seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.trips.columns["lat"], two.trips.columns["lat"])
     assert one.kind.tolist() == two.kind.tolist() != three.kind.tolist()
 
 
-def test_settings_reach_the_injector_and_unknown_kinds_are_refused(town: Trajectories) -> None:
-    test = inject(town, "loiter", 0.05, rng(), settings={"loiter": {"minutes": 20}})
-    assert test.truth.sum() == 3 * 80
-    for kinds in ("teleport", []):
-        with pytest.raises(DataError, match=r"no kind of anomaly.*point-jitter"):
-            inject(town, kinds, 0.05, rng())
-    with pytest.raises(DataError, match="no kind of anomaly"):
-        inject(town, "loiter", 0.05, rng(), settings={"loitre": {}})
-
-
 def test_a_trip_that_cannot_carry_its_kind_stays_normal_and_another_takes_its_place() -> None:
     trips = trips_of(*[line(41 if i % 4 == 0 else 2) for i in range(40)])
-    test = inject(trips, "detour", 0.2, rng())
+    test = inject(trips, ["detour"], 0.2, rng())
     assert test.label.sum() == 8
     assert (np.flatnonzero(test.label) % 4 == 0).all()
     with pytest.raises(DataError, match=r"only 10 of 20 trips.*'detour'.*lower the rate"):
-        inject(trips, "detour", 0.5, rng())
+        inject(trips, ["detour"], 0.5, rng())
 
 
 def test_a_pool_that_holds_test_trips_is_refused(town: Trajectories, elsewhere: Trajectories) -> None:
     both = Trajectories.concat([elsewhere, town[3]])
     for kind in NEED_A_POOL:
         with pytest.raises(DataError, match=r"'t3' of agent 'p3' stands both in the test set and in the pool"):
-            inject(town, kind, 0.05, rng(), pool=both)
+            inject(town, [kind], 0.05, rng(), pool=both)
         with pytest.raises(DataError, match="needs other trips"):
-            inject(town, kind, 0.05, rng())
+            inject(town, [kind], 0.05, rng())
     with pytest.raises(DataError, match="too few for a rate"):
-        inject(town[:3], "loiter", 0.05, rng())
+        inject(town[:3], ["loiter"], 0.05, rng())

@@ -65,7 +65,7 @@ def test_without_a_past_every_trip_is_scored_by_what_the_other_folds_taught(file
     assert marks(data.trial(Case(SETTING, "p01", 1)).test) == marks(trial.test)
 
 
-def test_with_a_past_it_alone_is_learned_from(files: tuple[Path, Path]):
+def test_with_a_past_methods_learn_from_the_past_alone(files: tuple[Path, Path]):
     past, new = files
     trial = LabelledTrips(str(new), "label", str(past)).trial(Case(SETTING, "p02", 0))
     known = pl.read_parquet(past).filter(pl.col("agent") == "p02")["trajectory"].n_unique()
@@ -140,7 +140,7 @@ def test_a_pool_is_one_agent(files: tuple[Path, Path]):
     assert len(trial.test) == pl.read_parquet(files[1]).select("agent", "trajectory").n_unique()
 
 
-def test_labels_that_tell_nothing_apart_are_refused(files: tuple[Path, Path], tmp_path: Path):
+def test_labels_that_are_all_alike_are_refused(files: tuple[Path, Path], tmp_path: Path):
     pl.read_parquet(files[1]).with_columns(label=pl.lit(0)).write_parquet(tmp_path / "calm.parquet")
     with pytest.raises(DataError, match="nobody has labelled trips of both sorts, normal and not"):
         LabelledTrips(str(tmp_path / "calm.parquet"), "label").settings  # noqa: B018

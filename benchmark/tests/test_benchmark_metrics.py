@@ -97,7 +97,7 @@ def test_curves_run_from_no_alarm_to_every_alarm() -> None:
     assert steps.sum() == pytest.approx(metrics.average_precision(score, label))
 
 
-def test_what_cannot_be_ranked_is_refused() -> None:
+def test_scores_that_cannot_be_ranked_are_refused() -> None:
     with pytest.raises(DataError, match=r"1 of 2 scores are not finite.*unscored_as_normal"):
         metrics.auroc([np.nan, 1.0], [True, False])
     with pytest.raises(DataError, match="0 of 2 cases are anomalies"):
@@ -364,7 +364,7 @@ def test_risk_coverage_by_hand() -> None:
 
 @unhurried
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), min_size=1, max_size=30))
-def test_uncertainty_is_judged_by_its_order_and_ties_have_none(cases: list[tuple[bool, int]]) -> None:
+def test_uncertainty_is_judged_by_its_order_and_ties_share_their_mean(cases: list[tuple[bool, int]]) -> None:
     wrong, spread = np.array(cases).T
     curve = metrics.risk_coverage(wrong, spread)
     assert metrics.risk_coverage(wrong[::-1], np.exp(spread[::-1])).risk == pytest.approx(curve.risk)

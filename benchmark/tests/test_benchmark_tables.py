@@ -402,7 +402,7 @@ def test_a_report_has_a_row_for_every_person_as_the_papers_tables_have(tables: d
     assert tables["table_1"].rows[0][:2] == ("astray", "Recall")
 
 
-def test_a_report_says_what_contamination_and_drift_cost_on_the_same_draws(tables: dict[str, Table]):
+def test_a_report_shows_the_cost_of_contamination_and_drift_on_the_same_draws(tables: dict[str, Table]):
     p6 = tables["p6_ap"]
     assert p6.columns == ("method", "0 %", "2 %", "5 %", "10 %", "change at 5 %", "draws")
     astray = dict(zip(p6.columns, p6.rows[0], strict=True))
@@ -449,14 +449,14 @@ def test_a_table_has_the_notes_that_apply_to_it(tables: dict[str, Table]):
     assert "chronological split" in tables["p5_review_by_time"].note
 
 
-def test_what_is_wrong_if_nothing_is_flagged_stands_beside_what_is_wrong(tables: dict[str, Table]):
+def test_the_error_rate_without_flags_stands_beside_the_error_rate(tables: dict[str, Table]):
     review = tables["p5_review"]
     row = dict(zip(review.heads, review.rows[0], strict=True))
     # Of 20 trips 2 are anomalies, and astray has one false alarm.
     assert (row["wrong"], row["wrong if nothing is flagged"]) == pytest.approx((0.05, 0.1))
 
 
-def test_how_far_a_row_is_behind_the_first_is_measured_on_the_same_draws(folder: Path, tmp_path: Path):
+def test_differences_from_the_first_row_are_measured_on_the_same_draws(folder: Path, tmp_path: Path):
     said = json.loads((folder / manifest.NAME).read_text()) | {"methods": ["knn-location", "lof"]}
     (tmp_path / manifest.NAME).write_text(json.dumps(said))
     for subject in ("017", "128"):
@@ -529,7 +529,7 @@ def test_an_infinite_median_delay_is_shown_where_most_anomalies_were_missed(citi
     assert row["draws"] == 2
 
 
-def test_what_a_guess_would_get_of_prefixes_stands_below_them(cities: dict[str, Table]):
+def test_the_table_of_prefixes_ends_with_the_figures_of_a_guess(cities: dict[str, Table]):
     table = cities["p4_seen_ap"]
     last = dict(zip(table.heads, table.rows[-1], strict=True))
     assert (last["method"], last["90 %"], last["10 %"]) == ("base rate", 0.5, None)
@@ -590,7 +590,7 @@ def test_between_two_places_injected_and_real_anomalies_stand_in_tables_apart(tm
     assert "95 % intervals over pairs of places" in svg
 
 
-def test_what_has_not_been_run_is_left_out_of_the_tables(folder: Path, tmp_path: Path):
+def test_tables_leave_out_what_was_not_run(folder: Path, tmp_path: Path):
     (tmp_path / manifest.NAME).write_bytes((folder / manifest.NAME).read_bytes())
     kept = [("lof", Setting(contamination=0.05), 0), ("lof", Setting(contamination=0.1), 0)]
     kept += [("lof", Setting(rate=0.1), 0), ("astray", Setting(rate=0.1), 0), ("astray", Setting(rate=0.1), 1)]
@@ -619,14 +619,14 @@ def test_costs_are_ratios_to_the_first_method(tables: dict[str, Table]):
     assert (row["seconds fit"], row["seconds calibrate"], row["seconds once for all"]) == (2.0, 0.5, None)
 
 
-def test_what_a_method_calibrates_beside_its_fit_counts_as_learning():
+def test_calibration_counts_as_learning_time():
     inside = case_table(CASE, "astray", KIND, [0.0] * 6).with_columns(fit_seconds=2.5, calibrate_seconds=0.0)
     beside = case_table(CASE, "lof", KIND, [0.0] * 6)  # 2 s and half a second
     found = dict(measures.costs(pl.concat([inside, beside])).select("method", "learn_seconds").iter_rows())
     assert found == {"astray": 2.5, "lof": 2.5}
 
 
-def test_an_ablation_says_what_each_part_brings_on_the_draws_that_both_have():
+def test_an_ablation_compares_each_variant_on_the_draws_that_both_have():
     better, worse = [1.0, 1.0, 1.0, 1.0, -3.0, -3.0], [1.0, 1.0, 1.0, -9.0, -3.0, -3.0]
     people = [
         case_table(Case(setting, person, 0), method, kinds, score, normality)
@@ -683,7 +683,7 @@ def test_the_report_names_command_seeds_commit_and_data(folder: Path, tables: di
     assert f"tables made at commit {manifest.commit() or 'unknown'}" in head
 
 
-def test_the_report_says_what_each_of_its_methods_is(folder: Path, tables: dict[str, Table]):
+def test_the_report_describes_each_of_its_methods(folder: Path, tables: dict[str, Table]):
     assert tables
     head = (folder / "report.md").read_text().split("###")[0]
     assert "- astray: one model a person, learned against up to 600 trips of other people, which most baselines" in head
@@ -768,7 +768,7 @@ def test_kept_scores_alone_give_the_same_tables(folder: Path, tmp_path: Path):
     assert not (tmp_path / runner.TRIPS).exists()
 
 
-def test_a_study_goes_on_from_the_scores_that_are_kept_of_it(tmp_path: Path):
+def test_a_study_continues_from_its_kept_scores(tmp_path: Path):
     def run(method: str, score: list[float | None]) -> None:
         table = case_table(CASE, method, KIND, score)
         runner.write(tmp_path, runner.Job(CASE, method), {runner.TRIPS: table})

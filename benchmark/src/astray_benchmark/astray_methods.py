@@ -1,4 +1,4 @@
-"""astray under test: one model a person, a fleet with a shared reward, and a fleet that follows a stream (P7)."""
+"""astray under test: one model for each person, a fleet with a shared reward, and a fleet in a stream (P7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from astray.core.trajectories import Trajectories
 from astray.irl.shared import trip_rewards
 from astray.scoring.decisions import NORMAL
 from astray.scoring.normality import trip_normality
-from astray_benchmark.contenders import TRIP_COLUMNS, Floats, Lesson, Person, Seconds, Strangers
+from astray_benchmark.array_types import Floats
+from astray_benchmark.contenders import TRIP_COLUMNS, Lesson, Person, Seconds, Strangers
 
 if TYPE_CHECKING:
     from astray import Detector
@@ -38,7 +39,7 @@ class FittedDetector:
         return self.detector.score(test).rename({"segment_normality": "part"}).select(TRIP_COLUMNS)
 
     def begun(self, test: Trajectories) -> Floats:
-        """See :class:`Fitted`. Where a trip reward decides, where the trip stops says nothing yet."""
+        """See :class:`Fitted`. A trip reward ignores where the trip has come to, because it has not ended there."""
         reward = self.detector.reward_.trip
         if reward is None:
             return self.detector.score_samples(test)
@@ -61,28 +62,18 @@ class FittedDetector:
 
 @dataclass(frozen=True)
 class Own:
-    """One :class:`~astray.Detector` a person.
+    """One :class:`~astray.Detector` for each person."""
 
-    Parameters
-    ----------
-    name
-        What the tables call it.
-    population
-        Whether it may learn from other people's trips.
-    options
-        Parameters of the detector that differ from the default.
-    """
-
-    name: str = "astray"
-    population: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "astray"  # in tables
+    population: bool = True  # whether it may learn from other people's trips
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters that differ from the default
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
-        """Learn what is normal for the person."""
+        """Learns what is normal for the person."""
         from astray import Detector
 
         began = time.process_time()
-        # One memory of all trips of the lesson, also where they name several agents.
+        # One memory for all trips of the lesson, even if they name several agents.
         by_default = {"seed": seed, "preset": "own" if lesson.pooled else "default", "pooled": True}
         detector = Detector(**{**by_default, **self.options})
         detector.fit(lesson.train, population=lesson.population if self.population else None)
@@ -91,31 +82,30 @@ class Own:
 
 @dataclass(eq=False)
 class _Taught:
-    """A fleet that has learned from strangers, what that took, and who is enrolled beside them."""
+    """A fleet that has learned from strangers."""
 
-    key: tuple[str, int]
+    key: tuple[str, int]  # the strangers and the seed
     fleet: Detector
-    seconds: float
-    guests: tuple[str, ...] = ()
+    seconds: float  # of learning
+    guests: tuple[str, ...] = ()  # who is enrolled beside the strangers
 
 
 _taught: dict[str, _Taught] = {}
-"""The last fleet with some options. It is learned in a minute or two, and serves every case and way of one seed."""
+"""The last fleet for each set of options. It takes a minute or two to learn, and serves every case of one seed."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """One :class:`~astray.Detector`, learned from strangers; the person tested is enrolled, which is counting.
+    """One :class:`~astray.Detector`, learned from strangers; the tested person is only enrolled, which is counting.
 
-    The reward is kept from case to case, in this process, as long as the strangers, the seed and the options are the
-    same.
+    This process keeps the reward from case to case, as long as the strangers, the seed and the options are the same.
     """
 
     name: str = "astray-shared"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
-        """Enrol the person; learn the shared reward first if need be."""
+        """Enrols the person; learns the shared reward first if it is not known."""
         if lesson.strangers is None:
             raise DataError(
                 f"{self.name} needs trips of people who are not tested, and this data set has none",
@@ -123,7 +113,7 @@ class Shared:
             )
         taught = self._taught(lesson.strangers, seed)
         fleet = taught.fleet
-        # Those that the reward was learned from stay: where they go is part of what it sees.
+        # The agents that the reward was learned from stay: their places are part of its features.
         for agent in taught.guests:
             fleet.forget(agent)
         taught.guests = ()
@@ -156,26 +146,17 @@ class Shared:
 
 @dataclass(frozen=True)
 class FleetStream:
-    """A :class:`~astray.Detector` that knows one person's past, and goes on learning in one of five ways.
+    """A :class:`~astray.Detector` that knows one person's past, and learns from the stream in one of five ways.
 
-    Its reward is learned once a seed, from strangers, and shared with ``astray-shared``.
-
-    Parameters
-    ----------
-    name
-        What the tables call it.
-    way
-        What is learned after each trip: a name of :data:`~astray_benchmark.astray_methods.STREAMING`.
-    options
-        Parameters of the detector that differ from the default.
+    It learns its reward once for a seed, from strangers, and shares it with ``astray-shared``.
     """
 
-    name: str
-    way: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # in tables
+    way: str  # what it learns after each trip: a name of STREAMING
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters that differ from the default
 
     def begin(self, lesson: Lesson, seed: int) -> FleetFollower:
-        """Enrol the person; learn the shared reward first if need be."""
+        """Enrols the person; learns the shared reward first if it is not known."""
         fitted = Shared(self.name, self.options).fit(lesson, seed)
         return FleetFollower(fitted.detector, _WAYS[self.way], fitted.seconds)
 

@@ -1,39 +1,36 @@
-"""Baselines under test: calibrated as astray is, and in a stream fitted anew now and then."""
+"""Baselines under test, calibrated like astray; in a stream they are fitted anew after every few trips."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray_benchmark.baselines import BASELINES, COMPARISONS, GENERATORS, CellGenerator, Comparison
-from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, standardise, trip_table
-from astray_benchmark.contenders import Array, Fitted, Floats, Lesson, Person, Seconds
+from astray_benchmark.array_types import Array, Floats
+from astray_benchmark.baselines import BASELINES, COMPARISONS, GENERATORS, Baseline, CellGenerator, Comparison
+from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_and_calibrate
+from astray_benchmark.contenders import Lesson, Person
 from astray_benchmark.guards import fingerprint
 
-if TYPE_CHECKING:
-    from astray_benchmark.baselines.baseline import StepDetector
-
-EVERY = 10  # trips that wait to be learned from, until all is fitted anew
+EVERY = 10  # a baseline in a stream is fitted anew after this number of trips
 
 
 @dataclass(frozen=True)
 class BaselineMethod:
-    """A baseline whose scores are in standard deviations of left-out training trips, of trips as of steps."""
+    """A baseline; trips and steps are scored in standard deviations of left-out training trips."""
 
-    name: str
-    baseline: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # in tables
+    baseline: str  # in the registries of astray_benchmark.baselines
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters that differ from the default
 
-    def fit(self, lesson: Lesson, seed: int) -> Fitted:
+    def fit(self, lesson: Lesson, seed: int) -> CalibratedModel:
         """Learns from all training trips, and measures the scale on left-out ones."""
-        # What is known of others is the same whichever of the person's own trips are left out.
+        # What a model learns of others is the same whichever of the person's own trips are left out.
         known: tuple[Any, ...] = ()
         shared = 0.0
         model = self._new(seed)
@@ -43,31 +40,22 @@ class BaselineMethod:
         model, left_out, seconds = fit_and_calibrate(
             lesson.train, seed, lambda train: self._new(seed).fit(train, *known), _raw_scores
         )
-        return _FittedBaseline(model, left_out, seconds._replace(shared=shared))
+        return CalibratedModel(model, left_out, seconds._replace(shared=shared), _trip_scores, _fix_scores)
 
     def _new(self, seed: int) -> Any:
         return (BASELINES | COMPARISONS | GENERATORS)[self.baseline](**{"seed": seed, **self.options})
 
 
-@dataclass(frozen=True, eq=False)
-class _FittedBaseline:
-    baseline: StepDetector
-    left_out: LeftOut
-    seconds: Seconds
-
-    def trips(self, test: Trajectories) -> pl.DataFrame:
-        return trip_table(self.baseline.score_samples(test), self.left_out)
-
-    def begun(self, test: Trajectories) -> Floats:
-        return standardise(self.baseline.score_samples(test), self.left_out.trips)
-
-    def fixes(self, test: Trajectories) -> Floats:
-        steps = self.baseline.featurize(test).steps
-        anomaly, trip = self.baseline.score_steps(test)
-        return of_fixes(test, trip, steps.time, standardise(-anomaly, self.left_out.steps))
+def _trip_scores(model: Baseline, trips: Trajectories) -> Floats:
+    return model.score_samples(trips)
 
 
-def _raw_scores(model: StepDetector, trips: Trajectories) -> tuple[Floats, Floats]:
+def _fix_scores(model: Baseline, trips: Trajectories) -> Floats:
+    anomaly, trip = model.score_steps(trips)
+    return of_fixes(trips, trip, model.featurize(trips).steps.time, -anomaly)
+
+
+def _raw_scores(model: Baseline, trips: Trajectories) -> tuple[Floats, Floats]:
     """Returns the raw scores of the trips that have steps, and of their steps."""
     anomaly, trip = model.score_steps(trips)
     counts = np.bincount(trip, minlength=len(trips))
@@ -75,7 +63,7 @@ def _raw_scores(model: StepDetector, trips: Trajectories) -> tuple[Floats, Float
 
 
 def of_fixes(test: Trajectories, trip: Array, when: Array, values: Array) -> Floats:
-    """Spreads values at the ends of steps over fixes: each fix gets the value of its step, or of the last one.
+    """Spreads values of steps, which end at ``when``, over fixes: each fix gets the value of its step, or the last one.
 
     >>> test = Trajectories.from_fixes(time=[0, 5, 10, 15, 25], lat=[0] * 5, lon=[0] * 5)
     >>> of_fixes(test, np.array([0, 0]), np.array([10.0, 20.0]), np.array([1.0, 2.0])).tolist()
@@ -100,17 +88,15 @@ class _Kept(NamedTuple):
 
 
 _kept: dict[str, _Kept] = {}
-"""What each method has learned last: there need not be two in memory."""
+"""What each method has learned last."""
 
 
 def learn_from_others(method: str, model: Comparison, lesson: Lesson, seed: int) -> tuple[Any, float]:
     """Returns what a model learns from other people before it meets the person, and the processor seconds that it took.
 
-    It is learned once for the same people and seed, and kept in this process.
-
-    The others are the population, which is the same in all cases of a person and a draw but for those by time and of
-    another rate. A generator, which takes minutes, learns from the strangers where there are any: they are the same in
-    every case of a draw, because nobody among them is tested.
+    This process learns it once for the same people and seed, and keeps it. The others are the population. Most cases of
+    a person and a draw have the same one; another split or rate has another. A generator takes minutes to learn, so it
+    learns from the strangers if there are any: they are the same in every case of a draw, because none is tested.
     """
     strangers = None
     if isinstance(model, CellGenerator):
@@ -137,26 +123,16 @@ def learn_from_others(method: str, model: Comparison, lesson: Lesson, seed: int)
 
 @dataclass(frozen=True)
 class RefittedStream:
-    """A baseline that goes on learning.
-
-    Parameters
-    ----------
-    name
-        What the tables call it.
-    baseline
-        Which it is.
-    options
-        Its parameters that differ from the default.
-    """
+    """A baseline that follows a stream; the fields are those of :class:`BaselineMethod`."""
 
     name: str
     baseline: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def begin(self, lesson: Lesson, seed: int) -> RefittedFollower:
-        """Learn from the past."""
+        """Learns from the past."""
         method = BaselineMethod(self.name, self.baseline, self.options)
-        return RefittedFollower(method, lesson, seed, method.fit(lesson, seed))
+        return RefittedFollower(method.fit(lesson, seed), method, lesson, seed)
 
 
 @dataclass(eq=False)
@@ -166,23 +142,10 @@ class RefittedFollower(PValueFollower):
     method: BaselineMethod
     lesson: Lesson
     seed: int
-    fitted: Fitted
-    waiting: list[Trajectories] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.began = self.fitted.seconds
-
-    @property
-    def seconds(self) -> Seconds:
-        """Returns the seconds that learning from the past took."""
-        return self.began
-
-    def table(self, trip: Trajectories) -> pl.DataFrame:
-        """Scores a trip with the last model."""
-        return self.fitted.trips(trip)
+    waiting: list[Trajectories] = field(default_factory=list)  # trips to learn from at the next fit
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Learn from the trip, if it was not flagged, once there are enough; nobody is asked."""
+        """Learns from unflagged trips, after every :data:`EVERY`; asks nobody."""
         if not self.flagged:
             self.waiting.append(trip)
         if len(self.waiting) == EVERY:

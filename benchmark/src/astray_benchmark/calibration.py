@@ -1,8 +1,8 @@
 """Puts the scores of every method on one scale: standard deviations of normal trips, and p-values.
 
-So one threshold, eps = -2, is the same demand of every method, and one rate of false alarms is. astray calibrates
-itself; a baseline is calibrated here: a quarter of the training trips is left out, and a model fitted on the others
-scores it, then another quarter, until 50 trips have been left out or all have. The mean and standard deviation of those
+So one threshold, eps = -2, is the same demand of every method, as is one rate of false alarms. astray calibrates
+itself; a baseline is calibrated here. A quarter of the training trips is left out, and a model fitted on the others
+scores it; then another quarter, until 50 trips or all have been left out. The mean and standard deviation of those
 scores standardise the test scores (which leaves AUROC and AP untouched), and the same scores give conformal p-values.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
 from astray.scoring.normality import Sample
-from astray_benchmark.contenders import Array, Fitted, Floats, Seconds
+from astray_benchmark.array_types import Array, Floats
+from astray_benchmark.contenders import Fitted, Person, Seconds
 
-LEFT_OUT = 50  # training trips that calibrate a baseline, if there are enough: fewer cannot show 2 %
+LEFT_OUT = 50  # training trips that calibrate a baseline, if there are as many: fewer cannot show 2 %
 FOLDS = 4
 RATE = 0.02  # p-values of at most this are flagged where p-values decide: astray's own default
 
@@ -30,19 +31,19 @@ Model = TypeVar("Model")
 
 
 class LeftOut(NamedTuple):
-    """What a method says of training trips that it has not seen: the raw scores of trips (sorted) and of steps."""
+    """Raw scores of left-out training trips, by models that have not seen them."""
 
-    trips: Floats
+    trips: Floats  # sorted
     steps: Floats
 
 
 def fit_and_calibrate(
     train: Any, seed: int, fit: Callable[[Any], Model], scores: Callable[[Model, Any], tuple[Floats, Floats]]
 ) -> tuple[Model, LeftOut, Seconds]:
-    """Fits a model on all training trips, and others of its kind that score the trips that they were fitted without.
+    """Fits a model on all training trips, and models of its kind that score the trips that they were fitted without.
 
-    ``train`` may be trips or rows of features: anything that a mask selects from. ``scores`` gives the raw scores of
-    trips and of steps; NaN where there is none.
+    ``train`` may be trips or rows of features: anything that a mask selects from. ``scores`` returns the raw scores of
+    trips and of steps; NaN if there is none.
     """
     began = time.process_time()
     model = fit(train)
@@ -55,7 +56,7 @@ def fit_and_calibrate(
 
 
 def trip_table(raw: Floats, left_out: LeftOut) -> pl.DataFrame:
-    """Makes the table of :meth:`~astray_benchmark.contenders.Fitted.trips` from raw scores; NaN becomes null."""
+    """Returns the table of :meth:`~astray_benchmark.contenders.Fitted.trips` for raw scores; NaN becomes null."""
     normality, nothing = standardise(raw, left_out.trips), [None] * len(raw)
     return pl.DataFrame(
         {
@@ -69,44 +70,66 @@ def trip_table(raw: Floats, left_out: LeftOut) -> pl.DataFrame:
     ).with_columns(pl.col("normality", "score", "p_value").fill_nan(None))
 
 
-class PValueFollower(ABC):
-    """A method in a stream that flags a trip whose p-value is at most the rate that astray flags at by default."""
+@dataclass(frozen=True, eq=False)
+class CalibratedModel:
+    """A fitted model, whose raw scores are turned into standard deviations of left-out trips."""
 
-    flagged: bool = False  # whether the trip that was scored last is flagged
-
-    @abstractmethod
-    def table(self, trip: Trajectories) -> pl.DataFrame:
-        """Scores a trip: see :meth:`~astray_benchmark.contenders.Fitted.trips`."""
-
-    def score(self, trip: Trajectories) -> pl.DataFrame:
-        """Scores a trip and decides; see :class:`~astray_benchmark.contenders.Follower`."""
-        row = self.table(trip)
-        self.flagged = bool(row["p_value"].fill_null(1.0)[0] <= RATE)
-        return row.with_columns(pl.lit(self.flagged).alias("flagged"))
-
-
-@runtime_checkable
-class Calibrated(Protocol):
-    """A method that has learned, and whose scores are in standard deviations of left-out trips; a dataclass."""
-
+    model: Any
     left_out: LeftOut
+    seconds: Seconds
+    trip_scores: Callable[[Any, Trajectories], Floats]
+    fix_scores: Callable[[Any, Trajectories], Floats]
+
+    def trips(self, test: Trajectories) -> pl.DataFrame:
+        """See :class:`~astray_benchmark.contenders.Fitted`."""
+        return trip_table(self.trip_scores(self.model, test), self.left_out)
+
+    def begun(self, test: Trajectories) -> Floats:
+        """See :class:`~astray_benchmark.contenders.Fitted`."""
+        return standardise(self.trip_scores(self.model, test), self.left_out.trips)
+
+    def fixes(self, test: Trajectories) -> Floats:
+        """See :class:`~astray_benchmark.contenders.Fitted`."""
+        return standardise(self.fix_scores(self.model, test), self.left_out.steps)
 
 
 def on_one_scale(models: Sequence[Fitted]) -> Sequence[Fitted]:
     """Returns the models of a trial's folds, with the scale of all trips that any of them left out.
 
-    Their scores are ranked together, and what is no further from normal must not look so for its fold's scale. A
-    detector of astray's keeps the scale that it finds itself.
+    Scores of all folds are ranked together, so the scale of a fold must not change the order of its trips among the
+    others. A detector of astray keeps the scale that it finds itself.
     """
-    scales = [model.left_out for model in models if isinstance(model, Calibrated)]
-    if len(scales) < 2 or len(scales) < len(models):
+    calibrated = [model for model in models if isinstance(model, CalibratedModel)]
+    if len(calibrated) < 2 or len(calibrated) < len(models):
         return models
-    trips, steps = (np.concatenate(parts) for parts in zip(*scales, strict=True))
-    return [replace(model, left_out=LeftOut(np.sort(trips), steps)) for model in models]  # type: ignore[type-var]
+    trips, steps = (np.concatenate(parts) for parts in zip(*(model.left_out for model in calibrated), strict=True))
+    return [replace(model, left_out=LeftOut(np.sort(trips), steps)) for model in calibrated]
+
+
+@dataclass(eq=False)
+class PValueFollower(ABC):
+    """A method in a stream that flags a trip whose p-value is at most the rate that astray flags at by default."""
+
+    fitted: Fitted
+    seconds: Seconds = field(init=False)  # of learning from the past, even if the method is fitted anew later
+    flagged: bool = field(default=False, init=False)  # the decision on the trip that was scored last
+
+    def __post_init__(self) -> None:
+        self.seconds = self.fitted.seconds
+
+    def score(self, trip: Trajectories) -> pl.DataFrame:
+        """Scores a trip and decides; see :class:`~astray_benchmark.contenders.Follower`."""
+        row = self.fitted.trips(trip)
+        self.flagged = bool(row["p_value"].fill_null(1.0)[0] <= RATE)
+        return row.with_columns(pl.lit(self.flagged).alias("flagged"))
+
+    @abstractmethod
+    def learn(self, trip: Trajectories, person: Person) -> int:
+        """See :class:`~astray_benchmark.contenders.Follower`."""
 
 
 def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDArray[np.bool_]]:
-    """Returns disjoint quarters of ``n`` trips to leave out: as many as hold ``enough`` trips, at most all four.
+    """Returns disjoint quarters of ``n`` trips to leave out, until they hold ``enough`` trips.
 
     >>> [int(f.sum()) for f in folds(120, np.random.default_rng(0))]
     [30, 30]
@@ -121,7 +144,7 @@ def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDAr
 
 
 def standardise(values: Array, left_out: Array) -> Floats:
-    """Standardises values by the mean and standard deviation of the left-out ones; by the mean if these are equal.
+    """Standardises values by the mean and standard deviation of left-out ones; by the mean alone if these are equal.
 
     >>> standardise(np.array([0.0, 4.0]), np.array([1.0, 3.0])).tolist()
     [-2.0, 2.0]

@@ -1,4 +1,4 @@
-"""The command ``astray benchmark``: run protocols on a data set, resume where it stopped, write tables and figures."""
+"""The command ``astray benchmark``: runs protocols on a data set, or continues a run; writes tables and figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from astray_benchmark.reporting.results import Kept
     from astray_benchmark.runner import Progress
 
-EVERY = 10.0  # seconds between two lines of progress where there is no terminal to draw on
+EVERY = 10.0  # seconds between two lines of progress if there is no terminal
 WHERE = {"geolife": "ASTRAY_GEOLIFE", "porto": "ASTRAY_PORTO"}
 
 
@@ -102,11 +102,11 @@ def command(
 ) -> None:
     """Measure astray and its rivals by fixed protocols, on your copy of the data.
 
-    Every finished case is a file in the folder, so that a run may be stopped at any time: the same command goes on from
-    there, and further seeds, methods, protocols, rates and splits may be added later, so that a study may be run in
-    parts. A folder never mixes data, people or code.
-    Tables (Markdown, CSV, LaTeX) stand in FOLDER/tables and FOLDER/report.md, figures in FOLDER/figures. All numbers
-    come from FOLDER/scores, a few small files: report makes them again from there, and runs nothing.
+    Every finished case is a file in the folder, so you may stop a run at any time: the same command continues it. You
+    may add seeds, methods, protocols, rates and splits later, and so run a study in parts. A folder never mixes data,
+    people or code.
+    Tables (Markdown, CSV, LaTeX) go to FOLDER/tables and FOLDER/report.md, figures to FOLDER/figures. All numbers come
+    from FOLDER/scores, a few small files: report makes them again from there, and runs nothing.
 
     [b]Examples[/b]
 
@@ -126,9 +126,13 @@ def command(
     """
     from astray_benchmark import manifest, runner
     from astray_benchmark.external_detectors import ExternalDetector
+    from astray_benchmark.labelled_data import LabelledTrips
     from astray_benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK, QUICK_POOL
     from astray_benchmark.methods import methods as by_name
+    from astray_benchmark.people_data import AgentsTrips, GeoLife
+    from astray_benchmark.porto_data import Porto
     from astray_benchmark.protocols import PROTOCOLS, cases, chosen, protocols
+    from astray_benchmark.simulated_data import Simulated
 
     if dataset == "report":
         _report(folder or out, figures, quiet)
@@ -158,22 +162,31 @@ def command(
         _say(f"not for {', '.join(asked_for)}, and left out: {', '.join(idle)}")
     draws = numbers(seeds)
     tested = tuple(words([users or ""]))
-    source = _dataset(
-        dataset,
-        data,
-        Choices(tested, label, past, pooled, pairs, people, days, out / "data.parquet" if cache else None),
-    )
+    past_file = None if past is None else _existing(dataset, past, "--past")
+    sources: dict[str, Callable[[str], Dataset]] = {
+        "geolife": lambda path: GeoLife(path, tested, cache=str(out / "data.parquet") if cache else None),
+        "porto": lambda path: Porto(path, pairs=pairs),
+        "trips": lambda path: AgentsTrips(path, tested),
+        "labelled": lambda path: LabelledTrips(path, label, past_file, tested, pooled),
+    }
+    simulated, labelled = dataset == "simulated", dataset == "labelled"
+    source = Simulated(people, days) if simulated else sources[dataset](_existing(dataset, data))
     out.mkdir(parents=True, exist_ok=True)
     names = [m.name for m in contenders]
-    parts: list[tuple[str, str | bool]] = [("--rate", ",".join(f"{r:g}" for r in rates)), ("--split", ",".join(splits))]
-    parts += [("--users", users or "")]
-    parts += [("--pairs", str(pairs))] if "p8" in wanted else []
-    parts += [("--people", str(people)), ("--days", str(days))] if dataset == "simulated" else []
-    if dataset == "labelled":
-        parts += [("--label", label), ("--past", "PAST" if past else ""), ("--pooled", pooled)]
-    typed = manifest.command(dataset, wanted, names, draws, parts)
-    sources = {m.name: m.source for m in contenders if isinstance(m, ExternalDetector)}
-    asked = manifest.Asked(typed, wanted, names, draws, sources)
+    flags = {
+        "--rate": ",".join(f"{r:g}" for r in rates),
+        "--split": ",".join(splits),
+        "--users": users or "",
+        "--pairs": str(pairs) if "p8" in wanted else "",
+        "--people": str(people) if simulated else "",
+        "--days": str(days) if simulated else "",
+        "--label": label if labelled else "",
+        "--past": "PAST" if labelled and past else "",
+        "--pooled": labelled and pooled,
+    }
+    typed = manifest.command(dataset, wanted, names, draws, flags)
+    external = {m.name: m.source for m in contenders if isinstance(m, ExternalDetector)}
+    asked = manifest.Asked(typed, wanted, names, draws, external)
     manifest.record(out, source, asked, changed_code=changed_code)
     with _shown(quiet) as show:
         every = cases(source, wanted, draws, rates, splits)
@@ -195,7 +208,7 @@ def command(
 
 
 def _report(out: Path | None, figures: bool, quiet: bool) -> None:
-    """Write the tables of a folder, and its figures, and show the tables."""
+    """Writes the tables and figures of a folder, and prints the tables."""
     from astray_benchmark.reporting.report import report
 
     if out is None:
@@ -211,45 +224,10 @@ def _report(out: Path | None, figures: bool, quiet: bool) -> None:
             print(table.markdown())
 
 
-class Choices(NamedTuple):
-    """What flags say of a data set."""
-
-    users: tuple[str, ...]
-    label: str
-    past: Path | None
-    pooled: bool
-    pairs: int
-    people: int
-    days: int
-    cache: Path | None
-
-
-def _dataset(name: str, data: Path | None, choices: Choices) -> Dataset:
-    if name == "simulated":
-        from astray_benchmark.simulated_data import Simulated
-
-        return Simulated(choices.people, choices.days)
-    path = _there(name, data or (Path(found) if (found := os.environ.get(WHERE.get(name, ""))) else None))
-    if name == "porto":
-        from astray_benchmark.porto_data import Porto
-
-        return Porto(path, pairs=choices.pairs)
-    if name == "trips":
-        from astray_benchmark.agents_data import AgentsTrips
-
-        return AgentsTrips(path, choices.users)
-    if name == "labelled":
-        from astray_benchmark.labelled_data import LabelledTrips
-
-        past = None if choices.past is None else _there(name, choices.past, "--past")
-        return LabelledTrips(path, choices.label, past, choices.users, choices.pooled)
-    from astray_benchmark.geolife_data import GeoLife
-
-    return GeoLife(path, choices.users, cache=None if choices.cache is None else str(choices.cache))
-
-
-def _there(name: str, path: Path | None, flag: str = "--data") -> str:
-    """Returns the path of the data, or refuses one that does not exist."""
+def _existing(name: str, path: Path | None, flag: str = "--data") -> str:
+    """Returns the path of the data, by default from the environment; raises an error if it does not exist."""
+    if path is None and (found := os.environ.get(WHERE.get(name, ""))):
+        path = Path(found)
     if path is None or not path.exists():
         where = f"{path} does not exist" if path else "it is not known where the data are"
         remedy = f"give your copy as {flag}, or set {WHERE[name]}" if name in WHERE else f"give a file as {flag}"
@@ -258,7 +236,7 @@ def _there(name: str, path: Path | None, flag: str = "--data") -> str:
 
 
 def numbers(text: str) -> list[int]:
-    """Parses seeds: one number says how many, from 0 on; otherwise it is a list of numbers and ranges.
+    """Parses seeds: one number says how many, from 0 on; any other text is a list of numbers and ranges.
 
     >>> numbers("3"), numbers("0,5-7"), numbers("4-4")
     ([0, 1, 2], [0, 5, 6, 7], [4])
@@ -279,7 +257,7 @@ def numbers(text: str) -> list[int]:
 
 
 def words(given: Iterable[str]) -> list[str]:
-    """Splits words that were given one after the other or with commas between them.
+    """Splits texts at commas; returns each word once.
 
     >>> words(["random", "a, b"])
     ['random', 'a', 'b']
@@ -306,7 +284,7 @@ def shares(given: Iterable[str]) -> list[float]:
 
 @contextmanager
 def _shown(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Show how far a run is and how long it still takes: a bar on a terminal, else a line now and then."""
+    """Shows the progress of a run and the time left: a bar on a terminal, otherwise a line every few seconds."""
     if quiet:
         yield lambda progress: None
     elif sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""The interfaces of methods under test, and what they may learn from.
+"""The interfaces of the methods under test, and what they may learn from.
 
 A method is fitted on the training trips of one person, or of one pool, and scores test trips. A method for streams
 learns from the past, and then follows the stream trip by trip.
@@ -8,29 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Floats
 
 TRIP_COLUMNS = ("normality", "score", "uncertainty", "p_value", "aspect", "part")
 
 
 @dataclass(frozen=True, eq=False)
 class Strangers:
-    """Trips of people who are never tested: what a shared reward is learned from.
+    """Trips of people who are never tested, to learn a shared reward from."""
 
-    ``key`` names the set; equal keys mean equal trips, so that a fitted reward may be used again.
-    """
-
-    key: str
+    key: str  # equal keys mean equal trips, so that a fitted reward may be used again
     trips: Callable[[], Trajectories]
 
 
@@ -40,11 +33,11 @@ class Lesson(NamedTuple):
     train: Trajectories
     population: Trajectories | None = None
     strangers: Strangers | None = None
-    pooled: bool = False  # whether the trips are those of a pool of agents, who are not named
+    pooled: bool = False  # whether the trips are those of a pool of unnamed agents
 
 
 class Seconds(NamedTuple):
-    """Processor seconds of learning: of the model, of its threshold, and of what is learned once for everybody."""
+    """Processor seconds to learn the model, its scale, and what is learned once for everybody."""
 
     fit: float
     calibrate: float = 0.0
@@ -59,16 +52,17 @@ class Fitted(Protocol):
         """Returns the seconds that learning took."""
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
-        """Returns a row a trip: normality (N(tau)), score (it decides), uncertainty, p_value, aspect; null if unknown.
+        """Returns a row for each trip, with :data:`TRIP_COLUMNS`; null where a value is unknown.
 
-        ``part`` is the normality of the segment in which the trip lost most of it.
+        ``normality`` is N(tau), ``score`` is what the method decides by, and ``part`` is the normality of the segment
+        in which the trip lost most of it.
         """
 
     def begun(self, test: Trajectories) -> Floats:
-        """Returns the scores of trips that are not finished; NaN where there is none."""
+        """Returns the scores of trips that are not finished; NaN if a trip has none."""
 
     def fixes(self, test: Trajectories) -> Floats:
-        """Returns the normality of every fix; NaN where there is none."""
+        """Returns the normality of every fix; NaN if a fix has none."""
 
 
 @runtime_checkable
@@ -80,11 +74,11 @@ class Method(Protocol):
         """Returns its name on the command line and in tables."""
 
     def fit(self, lesson: Lesson, seed: int) -> Fitted:
-        """Learn; the same lesson and seed give the same scores."""
+        """Learns from a lesson; the same lesson and seed give the same scores."""
 
 
 Person = Callable[[Iterable[TripId]], bool]
-"""Somebody who knows whether trips, by name, are mostly the subject's own."""
+"""Answers whether most of the named trips are the subject's own."""
 
 
 class Follower(Protocol):
@@ -95,25 +89,25 @@ class Follower(Protocol):
         """Returns the seconds that learning from the past took."""
 
     def score(self, trip: Trajectories) -> pl.DataFrame:
-        """Returns one row, as :meth:`Fitted.trips` does, and ``flagged``, the decision. Nothing is learned."""
+        """Returns one row, as :meth:`Fitted.trips` does, and ``flagged``, the decision; learns nothing."""
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Go on learning from the trip that was scored last; returns how many answers a person was asked for.
+        """Learns from the trip that was scored last; returns how many answers a person was asked for.
 
-        Nothing is fitted anew. Only a bound asks ``person`` about trips without counting it.
+        Only the bound "stream-e-normal" asks ``person`` without counting it.
         """
 
 
 @runtime_checkable
 class StreamMethod(Protocol):
-    """A method that goes on learning, not begun yet."""
+    """A method that learns from a stream, not fitted yet."""
 
     @property
     def name(self) -> str:
         """Returns its name on the command line and in tables."""
 
     def begin(self, lesson: Lesson, seed: int) -> Follower:
-        """Learn from the past; the same lesson, seed and stream give the same scores."""
+        """Learns from the past; the same lesson, seed and stream give the same scores."""
 
 
 Contender = Method | StreamMethod

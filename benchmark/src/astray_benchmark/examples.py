@@ -1,4 +1,4 @@
-"""The paper's three example trips, found in the results and drawn: normal, normal but for a part, somebody else's."""
+"""Finds and draws the paper's three example trips: a normal one, one with an anomalous part, and a foreign one."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ NAMES = ("normal", "partly_anomalous", "somebody_elses")
 
 
 def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
-    """Draw three trips of one person with the model of its draw, fitted anew, into ``figures/``.
+    """Draws three trips of one person into ``figures/``, with the model of the draw, fitted anew.
 
-    The person is the one whose own trips hold the clearest case of a trip that is normal as a whole and not in a part:
-    it is not flagged, and its worst segment is the lowest of all. No trip is chosen by looking at it. The model is the
-    first of the command's methods that can explain itself.
+    The person has the clearest case of a trip that is normal as a whole and anomalous in a part: a trip that is not
+    flagged, and whose worst segment is the lowest of all. Nobody chooses a trip by looking at it. The model is the
+    first of the command's methods that can explain its scores.
     """
     manifest, found = manifests.read(out), runner.results(out)
     if manifest is None or found is None:
-        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+        raise manifests.no_results(out)
     able = [contender for name in manifest["methods"] if isinstance(contender := method(name), Own | Shared)]
     trips = measures.of_setting(found, [SETTING])
     trips = trips.filter(pl.col("method") == able[0].name) if able else trips[:0]
@@ -51,16 +51,13 @@ def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
 
 
 def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
-    """Returns a person, a seed, and the positions of three test trips: normal, partly anomalous, somebody else's.
+    """Returns a person, a seed, and the positions of three test trips: normal, partly anomalous, foreign.
 
-    Parameters
-    ----------
-    trips
-        Scores of one method: see :mod:`astray_benchmark.runner`.
+    ``trips`` is the table of one method (:mod:`astray_benchmark.runner`).
     """
     known = trips.drop_nulls(["normality", "score"])
     own = known.filter(pl.col("kind") == "")
-    # The lowest segment among trips that are fine as a whole; without any, the lowest of those.
+    # The lowest segment among trips that are normal as a whole; without any such trip, the lowest trip.
     partly = own.filter((pl.col("p_value") > RATE) & (pl.col("score") > EPS)).sort("part", "score", nulls_last=True)
     partly = partly if len(partly) else own.sort("score")
     who, seed = str(partly["subject"][0]), int(partly["seed"][0])

@@ -1,15 +1,15 @@
-"""Detectors from outside, by the place of their class: ``package.module:Class``.
+"""External detectors, named by their class: ``package.module:Class``.
 
-The class is what scikit-learn's outlier detectors are, for trips instead of rows:
+The class is like scikit-learn's outlier detectors, for trips instead of rows:
 
-- ``fit(trips)``, or ``fit(trips, population)`` if it has a use for other people's trips (None where there are none);
-- ``score_samples(trips)``: one number a trip, high is normal, not a number where there is none.
+- ``fit(trips)``, or ``fit(trips, population)`` if it uses other people's trips (None where there are none);
+- ``score_samples(trips)``: one number for each trip, high if it is normal, NaN if it has no score.
 
-By choice it also has
+It may also have
 
-- ``score_fixes(trips)``: one such number a fix, for the tables of where and when;
-- ``learn(trip)``, or ``learn(trip, flagged)`` to know what was decided: to go on from a trip of a stream (P7);
-- a parameter ``seed`` (or ``random_state``), which is given the seed of the draw.
+- ``score_fixes(trips)``: one such number for each fix, for the tables of where and when;
+- ``learn(trip)``, or ``learn(trip, flagged)`` to know the decision: to learn from a trip of a stream (P7);
+- a parameter ``seed`` (or ``random_state``), which gets the seed of the draw.
 """
 
 from __future__ import annotations
@@ -25,29 +25,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, standardise, trip_table
-from astray_benchmark.contenders import Lesson, Person, Seconds
-
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Floats
+from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_and_calibrate
+from astray_benchmark.contenders import Lesson, Person
 
 
 @dataclass(frozen=True)
 class ExternalDetector:
-    """A detector from outside, calibrated as the baselines are: by training trips that are left out.
+    """An external detector, calibrated as the baselines are: by training trips that are left out.
 
     Parameters
     ----------
     name
-        What the tables call it.
+        Its name in tables.
     place
         Where its class is: ``package.module:Class``. Modules in the present folder are found, too.
     options
-        What its constructor is given.
+        Arguments of its constructor.
     """
 
     name: str
@@ -78,8 +75,8 @@ class ExternalDetector:
         """Returns a hash of the class's file: other code would give other scores under the same name."""
         return hashlib.sha256(Path(inspect.getfile(import_class(self.place))).read_bytes()).hexdigest()
 
-    def fit(self, lesson: Lesson, seed: int) -> FittedExternal:
-        """Learn from all training trips, and measure the scale on left-out ones."""
+    def fit(self, lesson: Lesson, seed: int) -> CalibratedModel:
+        """Learns from all training trips, and measures the scale on left-out ones."""
 
         def scores(model: Any, trips: Trajectories) -> tuple[Floats, Floats]:
             return trip_scores(model, trips), fix_scores(model, trips)
@@ -87,7 +84,7 @@ class ExternalDetector:
         fitted = fit_and_calibrate(
             lesson.train, seed, lambda train: self._fitted(train, lesson.population, seed), scores
         )
-        return FittedExternal(*fitted)
+        return CalibratedModel(*fitted, trip_scores, fix_scores)
 
     def _fitted(self, train: Trajectories, population: Trajectories | None, seed: int) -> Any:
         made = import_class(self.place)
@@ -98,56 +95,26 @@ class ExternalDetector:
             model.fit(train, population=population)
         else:
             model.fit(train)
-        return model  # what fit returns is not relied upon
+        return model  # and not what fit returns, which may be anything
 
 
 @dataclass(frozen=True)
 class ExternalStreamDetector(ExternalDetector):
-    """An external detector that can go on learning: it is for streams (P7), too."""
+    """An external detector that has ``learn``, so that it can follow streams (P7), too."""
 
     def begin(self, lesson: Lesson, seed: int) -> ExternalFollower:
-        """Learn from the past; see :class:`astray_benchmark.contenders.StreamMethod`."""
+        """Learns from the past; see :class:`astray_benchmark.contenders.StreamMethod`."""
         return ExternalFollower(self.fit(lesson, seed))
-
-
-@dataclass(frozen=True, eq=False)
-class FittedExternal:
-    """A fitted external detector; ``left_out`` holds the scores of training trips by models that did not see them."""
-
-    model: Any
-    left_out: LeftOut
-    seconds: Seconds
-
-    def trips(self, test: Trajectories) -> pl.DataFrame:
-        """Returns one row a trip; see :class:`astray_benchmark.contenders.Fitted`."""
-        return trip_table(trip_scores(self.model, test), self.left_out)
-
-    def begun(self, test: Trajectories) -> Floats:
-        """Returns the scores of trips that are not finished."""
-        return standardise(trip_scores(self.model, test), self.left_out.trips)
-
-    def fixes(self, test: Trajectories) -> Floats:
-        """Returns the scores of fixes; NaN if the detector gives none."""
-        return standardise(fix_scores(self.model, test), self.left_out.steps)
 
 
 @dataclass(eq=False)
 class ExternalFollower(PValueFollower):
     """An external detector in a stream; its scale is that of the past."""
 
-    fitted: FittedExternal
-
-    @property
-    def seconds(self) -> Seconds:
-        """Returns the seconds that learning from the past took."""
-        return self.fitted.seconds
-
-    def table(self, trip: Trajectories) -> pl.DataFrame:
-        """Scores a trip."""
-        return self.fitted.trips(trip)
+    fitted: CalibratedModel
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Let it learn from the trip; nobody is asked."""
+        """Lets the detector learn from the trip; asks nobody."""
         learn = self.fitted.model.learn
         if "flagged" in _parameters(learn):
             learn(trip, flagged=self.flagged)
@@ -157,26 +124,26 @@ class ExternalFollower(PValueFollower):
 
 
 def external(name: str, place: str, options: Mapping[str, Any]) -> ExternalDetector:
-    """Returns the detector at a place, for streams as well if it can go on learning."""
+    """Returns the detector at a place, for streams as well if it has ``learn``."""
     kind = ExternalStreamDetector if hasattr(import_class(place), "learn") else ExternalDetector
     return kind(name, place, options)
 
 
 def trip_scores(model: Any, trips: Trajectories) -> Floats:
-    """Returns what a detector says of every trip."""
-    return scored(model.score_samples, trips, "score_samples")
+    """Returns a detector's score of every trip."""
+    return _scores(model.score_samples, trips, "score_samples", len(trips), "trip", "trips")
 
 
 def fix_scores(model: Any, trips: Trajectories) -> Floats:
-    """Returns what a detector says of every fix; NaN if it says nothing."""
+    """Returns a detector's score of every fix; NaN if it has no ``score_fixes``."""
     if not hasattr(model, "score_fixes"):
         return np.full(trips.n_rows, np.nan)
-    return scored(model.score_fixes, trips, "score_fixes", trips.n_rows, "fix")
+    return _scores(model.score_fixes, trips, "score_fixes", trips.n_rows, "fix", "fixes")
 
 
 @cache
 def import_class(place: str) -> type[Any]:
-    """Imports the class that stands at ``package.module:Class``."""
+    """Imports the class at ``package.module:Class``."""
     module, _, name = place.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -192,7 +159,7 @@ def import_class(place: str) -> type[Any]:
         raise DataError(
             f"the module {module!r} has no {name!r}", place=place, remedy="check the name of the class"
         ) from None
-    except Exception as error:  # whatever the module does when it is imported
+    except Exception as error:  # a module may do anything when it is imported
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise DataError(
             f"the module {module!r} cannot be imported ({error}{line})", place=place, remedy="correct the module"
@@ -207,16 +174,15 @@ def import_class(place: str) -> type[Any]:
     return made
 
 
-def scored(
-    score: Callable[[Trajectories], Any], trips: Trajectories, name: str, n: int | None = None, what: str = "trip"
+def _scores(
+    score: Callable[[Trajectories], Any], trips: Trajectories, name: str, wanted: int, what: str, plural: str
 ) -> Floats:
-    """Calls a detector's ``score`` and refuses anything but one number each, saying what came instead."""
-    wanted, plural = len(trips) if n is None else n, "fixes" if what == "fix" else f"{what}s"
+    """Calls a detector's ``score``; the error says what came instead of ``wanted`` numbers."""
     try:
         values = np.asarray(score(trips), np.float64)
     except (TypeError, ValueError) as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-            raise  # it went wrong in there, not here
+            raise  # the detector's own error
         raise DataError(f"{name} did not return numbers", remedy=f"return one number a {what}") from error
     if values.shape != (wanted,) or np.isinf(values).any():
         what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"

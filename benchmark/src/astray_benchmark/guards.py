@@ -16,7 +16,7 @@ from astray.core.trajectories import Trajectories
 
 
 def no_trip_twice(**sets: ArrayLike) -> None:
-    """Refuse sets of positions of trips that overlap, or that hold a trip twice.
+    """Raises an error if sets of trips overlap, or hold a trip twice; trips are given by their positions.
 
     >>> no_trip_twice(train=[0, 1], test=[2])
     >>> no_trip_twice(train=[0, 1], test=[1, 2])
@@ -38,7 +38,7 @@ def no_trip_twice(**sets: ArrayLike) -> None:
 
 
 def nobody_in_both(**people: ArrayLike) -> None:
-    """Refuse sets of agents that have somebody in common.
+    """Raises an error if an agent is in two sets of agents.
 
     >>> nobody_in_both(subject=["017"], anomalies=["003", "003"], population=["003"])
     Traceback (most recent call last):
@@ -54,7 +54,7 @@ def nobody_in_both(**people: ArrayLike) -> None:
 
 
 def no_path_twice(train: Trajectories, test: Trajectories) -> None:
-    """Refuse a test trip whose very fixes, times included, are those of a training trip, whatever their names."""
+    """Raises an error if a test trip has the very fixes, times included, of a training trip, whatever their names."""
     known = set(fingerprints(train))
     twice = [i for i, mark in enumerate(fingerprints(test)) if mark in known]
     if twice:
@@ -71,7 +71,7 @@ def fingerprints(trips: Trajectories) -> list[bytes]:
 
 
 def fingerprint(trips: Trajectories, marks: list[bytes] | None = None) -> str:
-    """Returns the SHA-256 of a set of trips: of their agents, names and fixes, in any order of the trips."""
+    """Returns the SHA-256 of the agents, names and fixes of trips; the order of the trips does not matter."""
     names = zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)
     lines = [
         f"{agent}/{trip}/".encode() + mark
@@ -81,17 +81,10 @@ def fingerprint(trips: Trajectories, marks: list[bytes] | None = None) -> str:
 
 
 def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) -> NDArray[np.int64]:
-    """Finds pairs of trips that two people made together: for a minute or more, in the median within 100 m.
+    """Finds pairs of trips that two people made together: at least ``least`` seconds, in the median ``within`` metres.
 
-    Two receivers on one outing write different fixes, so that no copy is found, and yet it is the same behaviour. Gives
-    an array of positions (pairs, 2).
-
-    Parameters
-    ----------
-    within
-        Metres between the two, in the median over the time that they have in common.
-    least
-        Seconds that they must have in common.
+    Two receivers on one outing write different fixes, so that neither trip is a copy, and yet it is the same behaviour.
+    Returns an array of positions (pairs, 2).
     """
     time, lat, lon = (trips.columns[name] for name in FIX_COLUMNS)
     first, last = time[trips.offsets[:-1]], time[trips.offsets[1:] - 1]
@@ -102,7 +95,7 @@ def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) ->
     longest = float((last - first).max(initial=0.0))
     found = []
     for place, i in enumerate(order.tolist()):
-        # Trips that began before and may not have ended; the later trip of each pair finds the pair.
+        # Trips that began earlier and may not have ended; the later trip of each pair finds the pair.
         begin = int(np.searchsorted(first, first[i] - longest, sorter=order))
         j = order[begin:place]
         wide = margin / max(np.cos(np.radians(lat[trips.offsets[i]])), 0.01)
@@ -127,14 +120,14 @@ def _apart(trips: Trajectories, one: int, other: int) -> float:
 
 
 def copies(trips: Trajectories, share: float = 0.5) -> NDArray[np.bool_]:
-    """Marks trips that are copies: they share at least ``share`` of the shorter one's fixes, to the last bit.
+    """Marks copies: trips that share at least ``share`` of the shorter one's fixes, to the last bit.
 
-    Copies under two people are all marked, since their owner is unknown; of copies under one person all but the
-    longest (or first) are. A single fix is the same if time, latitude and longitude are.
+    If two people have copies, all are marked, since their owner is unknown; if one person has, all but the longest (or
+    first) are marked. Two fixes are the same if time, latitude and longitude are.
     """
     marked = np.zeros(len(trips), np.bool_)
     hashed = pl.DataFrame({name: trips.columns[name] for name in FIX_COLUMNS}).hash_rows(seed=1)
-    twice = hashed.is_duplicated().to_numpy()  # few fixes are, and only they are sorted
+    twice = hashed.is_duplicated().to_numpy()  # so that only these few fixes are sorted
     if not twice.any():
         return marked
     row, key = trips.trajectory_of_row[twice], hashed.to_numpy()[twice]

@@ -1,69 +1,76 @@
-"""river's Half-Space Trees in the stream (P7): a detector that its authors made for streams."""
+"""River's Half-Space Trees in the stream (P7): a detector that its authors made for streams."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
-from astray_benchmark.baselines.baseline import Rows, StepDetector
+from astray_benchmark.array_types import Floats
+from astray_benchmark.baselines.baseline import Baseline, Rows
 from astray_benchmark.baselines.trip_outliers import FEATURES, trip_features
-from astray_benchmark.calibration import LeftOut, PValueFollower, fit_and_calibrate, trip_table
-from astray_benchmark.contenders import Lesson, Person, Seconds
+from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_and_calibrate
+from astray_benchmark.contenders import Lesson, Person
 from astray_benchmark.libraries import library
 
-Floats = NDArray[np.float64]
-
 LEAST_WINDOW = 5  # trips
+
+Row = dict[str, float]
+"""The features of a trip by their names, as river takes them."""
 
 
 @dataclass(frozen=True)
 class HalfSpaceTreesStream:
-    """Half-Space Trees (Tan et al. 2011) as river has them, on trip features scaled to the training set's range.
+    """River's Half-Space Trees (Tan et al. 2011), on trip features scaled to the training set's range.
 
-    Parameters
-    ----------
-    name
-        What the tables call it.
-    flagged_too
-        Whether it learns from every trip, as its authors do, or from those alone that it does not flag.
-    options
-        Parameters of river's class that differ from its default. Its window is 250 trips, or as many as half of the
-        training trips: before two windows have passed it knows nothing.
+    Their window is 250 trips, or half of the training trips if that is less: before two windows have passed, the trees
+    know nothing.
     """
 
-    name: str
-    flagged_too: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # in tables
+    flagged_too: bool = True  # whether it learns from every trip, as its authors do, or only from unflagged ones
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters of river's class that differ from its default
 
     def begin(self, lesson: Lesson, seed: int) -> TreesFollower:
-        """Learn from the training trips in their order, and measure the scale on left-out ones."""
+        """Learns from the training trips in their order, and measures the scale on left-out ones."""
         began = time.process_time()
-        look = _TripFeatures().fit(lesson.train)
-        features = look.of(lesson.train)
-        known = features[~np.isnan(features[:, 0])]
-        ranges = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
+        features = _TripFeatures().fit(lesson.train)
+        known = features.of(lesson.train)
+        known = known[~np.isnan(known[:, 0])]
+        low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
+
+        def rows_of(values: Floats) -> list[Row]:
+            # The trees cut between 0 and 1; values beyond the training set's range go to the border.
+            scaled = np.clip((values - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
+            return [dict(zip(FEATURES, row, strict=True)) for row in scaled.tolist()]
+
+        def row_of(trip: Trajectories) -> Row | None:
+            values = features.of(trip)
+            return None if np.isnan(values[0, 0]) else rows_of(values)[0]
+
+        def trip_scores(trees: Any, trip: Trajectories) -> Floats:
+            row = row_of(trip)
+            return np.array([np.nan if row is None else -trees.score_one(row)])
+
         prepared = time.process_time() - began
         trees, left_out, seconds = fit_and_calibrate(
-            _scaled(known, ranges),
+            known,
             seed,
-            lambda rows: self._grown(rows, seed),
-            lambda trees, rows: (np.array([-trees.score_one(row) for row in _named(rows)]), np.zeros(0)),
+            lambda values: self._grow(rows_of(values), seed),
+            lambda trees, values: (np.array([-trees.score_one(row) for row in rows_of(values)]), np.zeros(0)),
         )
         seconds = seconds._replace(fit=seconds.fit + prepared)
-        return TreesFollower(look, ranges, trees, left_out, self.flagged_too, seconds)
+        fitted = CalibratedModel(trees, left_out, seconds, trip_scores, _no_fix_scores)
+        return TreesFollower(fitted, row_of, self.flagged_too)
 
-    def _grown(self, rows: Floats, seed: int) -> Any:
-        made = library("river.anomaly").HalfSpaceTrees
+    def _grow(self, rows: list[Row], seed: int) -> Any:
         window = min(250, max(LEAST_WINDOW, len(rows) // 2))
-        trees = made(**{"seed": seed, "window_size": window, **self.options})
-        for row in _named(rows):
+        trees = library("river.anomaly").HalfSpaceTrees(**{"seed": seed, "window_size": window, **self.options})
+        for row in rows:
             trees.learn_one(row)
         return trees
 
@@ -72,36 +79,26 @@ class HalfSpaceTreesStream:
 class TreesFollower(PValueFollower):
     """Half-Space Trees that follow a stream; see :class:`~astray_benchmark.contenders.Follower`."""
 
-    look: _TripFeatures
-    ranges: tuple[Floats, Floats]
-    trees: Any
-    left_out: LeftOut
+    fitted: CalibratedModel
+    row_of: Callable[[Trajectories], Row | None]
     flagged_too: bool
-    seconds: Seconds
-
-    def table(self, trip: Trajectories) -> pl.DataFrame:
-        """Scores a trip."""
-        row = self._row(trip)
-        return trip_table(np.array([np.nan if row is None else -self.trees.score_one(row)]), self.left_out)
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Learn from the trip; nobody is asked."""
-        row = self._row(trip)
+        """Learns from the trip; asks nobody."""
+        row = self.row_of(trip)
         if row is not None and (self.flagged_too or not self.flagged):
-            self.trees.learn_one(row)
+            self.fitted.model.learn_one(row)
         return 0
 
-    def _row(self, trip: Trajectories) -> dict[str, float] | None:
-        features = self.look.of(trip)
-        return None if np.isnan(features[0, 0]) else _named(_scaled(features, self.ranges))[0]
+
+def _no_fix_scores(trees: Any, trips: Trajectories) -> Floats:
+    return np.full(trips.n_rows, np.nan)
 
 
-class _TripFeatures(StepDetector):
-    """The way from trips to their features alone, the same that PyOD's detectors are given."""
+class _TripFeatures(Baseline):
+    """Makes the features of trips, as for PyOD's detectors, and scores nothing."""
 
-    @property
-    def name(self) -> str:
-        return "trip features"
+    name: ClassVar[str] = "trip features"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         """Learns nothing."""
@@ -111,13 +108,3 @@ class _TripFeatures(StepDetector):
 
     def of(self, trips: Trajectories) -> Floats:
         return trip_features(self.featurize(trips).steps, len(trips))
-
-
-def _scaled(features: Floats, ranges: tuple[Floats, Floats]) -> Floats:
-    """Scales features to 0 to 1 over the training set, where the trees cut; values beyond go to the border."""
-    low, high = ranges
-    return np.asarray(np.clip((features - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0))
-
-
-def _named(rows: Floats) -> list[dict[str, float]]:
-    return [dict(zip(FEATURES, row, strict=True)) for row in rows.tolist()]

@@ -1,51 +1,49 @@
-"""Injectors: one known change of recorded trips each, with the truth of every fix.
+"""Injectors: each makes one known change to recorded trips, and says which fixes are anomalous.
 
-Each is a pure function of trips and a random generator. It gives the changed trips, each under the agent and the name
-of the trip that it was made of, and says which fixes are anomalous. A trip that cannot carry the change (too short,
-standing, without a second route) and a mutant that is as good as its original are left out.
+An injector is a pure function of trips and a random generator. It returns the changed trips, each under the agent and
+the name of its original. It leaves out a trip that cannot carry the change (too short, standing, without a second
+route), and a mutant that hardly differs from its original.
 
 The names are those of mechanisms, because published code swaps "detour" and "route switch". Some of these mechanisms
 also stand in :mod:`astray.irl.counterfactuals`, which astray's reward learns from and its rivals do not. The code here
-is its own, works on recorded fixes instead of resampled paths, takes its strength from parameters instead of drawing
-it, measures a bend by the whole trip instead of the bent run, and lets it take time; a way back is a way back in both.
-:mod:`astray.simulate` has other anomalies, planned on its streets.
+is separate. It works on recorded fixes instead of resampled paths, takes its strength from parameters instead of
+drawing it, measures a bend by the whole trip instead of the bent run, and lets the bend take time. Only a reversed trip
+is the same in both. :mod:`astray.simulate` has other anomalies, planned on its streets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.grouping import FIX_COLUMNS
 from astray.core.projection import Projection
 from astray.core.trajectories import Trajectories
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+from astray_benchmark.array_types import Bools, Floats, Ints
 
 CELL = 100.0  # metres; the unit of the distances d
 LEAST = 50.0  # metres; a mutant that is nowhere so far from its original is the original with GPS noise
-NEAR = 300.0  # metres between two starts, or two ends, that are the same place
-GAP = 200.0  # metres between two routes where one is left for the other
-SCATTER = 4.0  # metres; the GPS error, an axis, of a receiver that stands
+NEAR = 300.0  # metres; two starts, or two ends, within this distance are the same place
+GAP = 200.0  # metres; two routes may be this far apart where a trip changes from one to the other
+SCATTER = 4.0  # metres; the standard GPS error on each axis of a receiver that stands
 STEEPEST = 10.0  # times: no driver takes a detour that makes its stretch this much longer
 DAY, WEEK = 86_400.0, 604_800.0  # seconds
-TRIES = 8  # places in one trip, or partners of it, that are tried
+TRIES = 8  # how many places in a trip, or partners, are tried
 DECIMALS = 6  # of degrees, as recorders write them: 0.1 m; mutants must not be known by their digits
 
 _KING = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y], np.float64)  # the 8 directions
 
 
 class Injected(NamedTuple):
-    """Changed trips, whether each of their fixes is anomalous, and which of the trips given each was made of."""
+    """Changed trips."""
 
     trips: Trajectories
-    truth: Bools
-    source: Ints
+    truth: Bools  # whether each fix is anomalous
+    source: Ints  # the position of each trip's original
 
 
 class Path(NamedTuple):
@@ -64,52 +62,85 @@ class Mutant(NamedTuple):
     truth: Bools
 
 
-def point_jitter(
-    trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0, most: int | None = None
-) -> Injected:
+def _injector(change: Callable[..., Mutant | None]) -> Callable[..., Injected]:
+    """Makes an injector of a function that changes one path, or returns None if the trip cannot carry the change.
+
+    The injector changes trips one by one, until there are ``most`` mutants; ``settings`` are those of the function.
+    """
+
+    @wraps(change)
+    def injector(
+        trips: Trajectories, rng: np.random.Generator, *, most: int | None = None, **settings: Any
+    ) -> Injected:
+        if not trips.is_gps:
+            raise DataError(
+                "anomalies are injected into fixes (time, lat, lon)", remedy="these trajectories hold other columns"
+            )
+        time, lat, lon, truth = [], [], [], []
+        source: list[int] = []
+        for i in range(len(trips)):
+            if len(source) == most:
+                break
+            rows = slice(trips.offsets[i], trips.offsets[i + 1])
+            when, y, x = (np.asarray(trips.columns[name][rows], np.float64) for name in FIX_COLUMNS)
+            around = Projection(float(y[0]), float(x[0]))
+            mutant = change(Path(when, around.to_metres(y, x), around), rng, **settings)
+            if mutant is not None:
+                places = around.to_degrees(mutant.xy)
+                time.append(mutant.time)
+                lat.append(places[0].round(DECIMALS))
+                lon.append(places[1].round(DECIMALS))
+                truth.append(mutant.truth)
+                source.append(i)
+        if not source:
+            return Injected(trips[:0], np.zeros(0, np.bool_), np.zeros(0, np.int64))
+        chosen = np.array(source, np.int64)
+        changed = Trajectories(
+            {"time": np.concatenate(time), "lat": np.concatenate(lat), "lon": np.concatenate(lon)},
+            np.r_[0, np.cumsum([len(part) for part in truth])],
+            trips.agent_ids[chosen],
+            trips.trajectory_ids[chosen],
+            {name: values[chosen] for name, values in trips.context.items()},
+        )
+        return Injected(changed, np.concatenate(truth), chosen)
+
+    return injector
+
+
+@_injector
+def point_jitter(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0) -> Mutant | None:
     """Moves each interior fix, with probability ``alpha``, by ``d`` cells of 100 m in one of 8 directions.
 
     A diagonal is a king's move: d cells along both axes. Times and end points stay. Anomalous: the fixes that moved.
-    ``most``, here and below: stop after this number of mutants.
     """
     _check_share("alpha", alpha)
     _check_positive("d", d)
-
-    def change(path: Path) -> Mutant | None:
-        n = len(path.time)
-        moved = rng.random(n) < alpha
-        moved[[0, -1]] = False
-        step = CELL * d * _KING[rng.integers(len(_KING), size=n)]
-        return Mutant(path.time, path.xy + np.where(moved[:, None], step, 0.0), moved) if moved.any() else None
-
-    return _each(trips, change, most)
+    n = len(path.time)
+    moved = rng.random(n) < alpha
+    moved[[0, -1]] = False
+    step = CELL * d * _KING[rng.integers(len(_KING), size=n)]
+    return Mutant(path.time, path.xy + np.where(moved[:, None], step, 0.0), moved) if moved.any() else None
 
 
-def segment_shift(
-    trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0, most: int | None = None
-) -> Injected:
+@_injector
+def segment_shift(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0) -> Mutant | None:
     """Moves a run of floor(alpha (n - 2)) interior fixes as a whole by ``d`` cells, across the direction of travel.
 
     Times and end points stay. Anomalous: the run.
     """
     _check_share("alpha", alpha)
     _check_positive("d", d)
-
-    def change(path: Path) -> Mutant | None:
-        run = _run(len(path.time), alpha, rng)
-        if run is None:
-            return None
-        xy, truth = path.xy.copy(), np.zeros(len(path.xy), np.bool_)
-        xy[run] += CELL * d * _across(path.xy, run, rng)
-        truth[run] = True
-        return Mutant(path.time, xy, truth)
-
-    return _each(trips, change, most)
+    run = _run(len(path.time), alpha, rng)
+    if run is None:
+        return None
+    xy, truth = path.xy.copy(), np.zeros(len(path.xy), np.bool_)
+    xy[run] += CELL * d * _across(path.xy, run, rng)
+    truth[run] = True
+    return Mutant(path.time, xy, truth)
 
 
-def half_sine_detour(
-    trips: Trajectories, rng: np.random.Generator, *, alpha: float = 0.3, h: float = 0.3, most: int | None = None
-) -> Injected:
+@_injector
+def half_sine_detour(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, h: float = 0.3) -> Mutant | None:
     """Bends a run of floor(alpha (n - 2)) interior fixes sideways by a half sine.
 
     The bend is ``h`` times the distance from origin to destination high. The longer way takes longer, at the speed that
@@ -118,23 +149,18 @@ def half_sine_detour(
     """
     _check_share("alpha", alpha)
     _check_positive("h", h)
-
-    def change(path: Path) -> Mutant | None:
-        height = h * float(np.hypot(*(path.xy[-1] - path.xy[0])))
-        for _ in range(TRIES if height >= LEAST else 0):
-            run = _run(len(path.time), alpha, rng)
-            mutant = None if run is None else _bent(path, run, height * _across(path.xy, run, rng))
-            if mutant is not None:
-                return mutant
-        return None
-
-    return _each(trips, change, most)
+    height = h * float(np.hypot(*(path.xy[-1] - path.xy[0])))
+    for _ in range(TRIES if height >= LEAST else 0):
+        run = _run(len(path.time), alpha, rng)
+        mutant = None if run is None else _bent(path, run, height * _across(path.xy, run, rng))
+        if mutant is not None:
+            return mutant
+    return None
 
 
-def splice(
-    trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, near: float = NEAR, most: int | None = None
-) -> Injected:
-    """Lets a trip leave its route for that of another trip between the same places, where the two are nearest.
+@_injector
+def splice(path: Path, rng: np.random.Generator, *, pool: Trajectories, near: float = NEAR) -> Mutant | None:
+    """Lets a trip leave its route for the route of another trip between the same places, where the two are nearest.
 
     Partners come from ``pool``: trips that start and end within ``near`` metres of this one's start and end. Both are
     cut in their middle halves at their nearest fixes, which are at most 200 m apart. The mutant ends where its partner
@@ -147,97 +173,82 @@ def splice(
     _check_positive("near", near)
     start, end = pool.offsets[:-1], pool.offsets[1:] - 1
     lat, lon = pool.columns["lat"], pool.columns["lon"]
-
-    def change(path: Path) -> Mutant | None:
-        first, last = (path.around.to_metres(lat[rows], lon[rows]) for rows in (start, end))
-        same = (np.hypot(*(first - path.xy[0]).T) <= near) & (np.hypot(*(last - path.xy[-1]).T) <= near)
-        for k in rng.permutation(np.flatnonzero(same))[:TRIES].tolist():
-            rows = slice(start[k], end[k] + 1)
-            other = path.around.to_metres(lat[rows], lon[rows])
-            mutant = _spliced(path, Path(pool.columns["time"][rows], other, path.around))
-            if mutant is not None:
-                return mutant
-        return None
-
-    return _each(trips, change, most)
+    first, last = (path.around.to_metres(lat[rows], lon[rows]) for rows in (start, end))
+    same = (np.hypot(*(first - path.xy[0]).T) <= near) & (np.hypot(*(last - path.xy[-1]).T) <= near)
+    for k in rng.permutation(np.flatnonzero(same))[:TRIES].tolist():
+        rows = slice(start[k], end[k] + 1)
+        partner = Path(pool.columns["time"][rows], path.around.to_metres(lat[rows], lon[rows]), path.around)
+        mutant = _spliced(path, partner)
+        if mutant is not None:
+            return mutant
+    return None
 
 
-def loiter(
-    trips: Trajectories, rng: np.random.Generator, *, minutes: float = 15.0, most: int | None = None
-) -> Injected:
+@_injector
+def loiter(path: Path, rng: np.random.Generator, *, minutes: float = 15.0) -> Mutant | None:
     """Adds a stop of some minutes in the middle half of the trip; what follows is later by as much.
 
     The stop is recorded as often as the trip usually is, with the error of a receiver that stands still. End points
     stay. Anomalous: the fixes of the stop.
     """
     _check_positive("minutes", minutes)
-
-    def change(path: Path) -> Mutant | None:
-        n = len(path.time)
-        gaps = np.diff(path.time)
-        gaps = gaps[gaps > 0]
-        if n < 3 or not len(gaps):
-            return None
-        i = int(rng.integers(max(n // 4, 1), n - max(n // 4, 1))) + 1  # the stop is after fix i - 1
-        interval = float(np.median(gaps))
-        count = max(round(60.0 * minutes / interval), 1)
-        stood = path.time[i - 1] + interval * np.arange(1, count + 1)
-        there = path.xy[i - 1] + rng.normal(scale=SCATTER, size=(count, 2))
-        truth = np.zeros(n + count, np.bool_)
-        truth[i : i + count] = True
-        return Mutant(
-            np.r_[path.time[:i], stood, path.time[i:] + interval * count],
-            np.vstack([path.xy[:i], there, path.xy[i:]]),
-            truth,
-        )
-
-    return _each(trips, change, most)
+    n = len(path.time)
+    gaps = np.diff(path.time)
+    gaps = gaps[gaps > 0]
+    if n < 3 or not len(gaps):
+        return None
+    i = int(rng.integers(max(n // 4, 1), n - max(n // 4, 1))) + 1  # the stop is after fix i - 1
+    interval = float(np.median(gaps))
+    count = max(round(60.0 * minutes / interval), 1)
+    stood = path.time[i - 1] + interval * np.arange(1, count + 1)
+    there = path.xy[i - 1] + rng.normal(scale=SCATTER, size=(count, 2))
+    truth = np.zeros(n + count, np.bool_)
+    truth[i : i + count] = True
+    return Mutant(
+        np.r_[path.time[:i], stood, path.time[i:] + interval * count],
+        np.vstack([path.xy[:i], there, path.xy[i:]]),
+        truth,
+    )
 
 
-def reverse(trips: Trajectories, rng: np.random.Generator, *, most: int | None = None) -> Injected:
+@_injector
+def reverse(path: Path, rng: np.random.Generator) -> Mutant | None:
     """Drives the route backwards from the same moment on; the end points change places. Anomalous: every fix."""
-
-    def change(path: Path) -> Mutant | None:
-        back = path.xy[::-1]
-        if np.hypot(*(back - path.xy).T).max() < LEAST:
-            return None
-        return Mutant(path.time[0] + path.time[-1] - path.time[::-1], back, np.ones(len(back), np.bool_))
-
-    return _each(trips, change, most)
+    back = path.xy[::-1]
+    if np.hypot(*(back - path.xy).T).max() < LEAST:
+        return None
+    return Mutant(path.time[0] + path.time[-1] - path.time[::-1], back, np.ones(len(back), np.bool_))
 
 
-def speed(trips: Trajectories, rng: np.random.Generator, *, k: float = 2.0, most: int | None = None) -> Injected:
+@_injector
+def speed(path: Path, rng: np.random.Generator, *, k: float = 2.0) -> Mutant | None:
     """Drives the path about ``k`` times faster (slower below 1), recorded as often as before. Anomalous: every fix.
 
-    Fixes come in the intervals of the original, in between its places: squeezing the times alone would betray the
-    change by the recorder's interval. So that the end points stay too, the factor gives way to a whole number of
+    Fixes come in the intervals of the original, in between its places: if only the times were squeezed, the recorder's
+    interval would betray the change. So that the end points stay too, the factor gives way to a whole number of
     intervals.
     """
     _check_positive("k", k)
     if k == 1:
         raise DataError("k is 1, which changes nothing", remedy="give a factor such as 2")
-
-    def change(path: Path) -> Mutant | None:
-        since = path.time - path.time[0]
-        whole = float(since[-1])
-        if whole <= 0 or float(np.hypot(*np.diff(path.xy, axis=0).T).sum()) < LEAST:
-            return None
-        # A slower trip needs more ticks than there are: they begin again.
-        ticks = np.unique(since + whole * np.arange(int(np.ceil(1 / k)) + 1)[:, None])
-        ticks = ticks[: max(int(np.abs(ticks - whole / k).argmin()), 1) + 1]
-        along = ticks * (whole / ticks[-1])
-        if len(ticks) == len(np.unique(since)):
-            return None
-        xy = np.column_stack([np.interp(along, since, path.xy[:, axis]) for axis in (0, 1)])
-        return Mutant(path.time[0] + ticks, xy, np.ones(len(xy), np.bool_))
-
-    return _each(trips, change, most)
+    since = path.time - path.time[0]
+    whole = float(since[-1])
+    if whole <= 0 or float(np.hypot(*np.diff(path.xy, axis=0).T).sum()) < LEAST:
+        return None
+    # A slower trip needs more ticks than there are: they begin again.
+    ticks = np.unique(since + whole * np.arange(int(np.ceil(1 / k)) + 1)[:, None])
+    ticks = ticks[: max(int(np.abs(ticks - whole / k).argmin()), 1) + 1]
+    along = ticks * (whole / ticks[-1])
+    if len(ticks) == len(np.unique(since)):
+        return None
+    xy = np.column_stack([np.interp(along, since, path.xy[:, axis]) for axis in (0, 1)])
+    return Mutant(path.time[0] + ticks, xy, np.ones(len(xy), np.bool_))
 
 
 def agent_swap(
     trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, most: int | None = None
 ) -> Injected:
-    """Submits somebody else's normal trip as this agent's; no trip is used twice. Anomalous: every fix.
+    """Submits another agent's normal trip as this agent's, no trip twice. Anomalous: every fix.
 
     The other trip keeps its hour and its day of the week, and moves by whole weeks to the time of the trip that it
     replaces, so that the date tells nothing.
@@ -261,7 +272,7 @@ def agent_swap(
 
 
 def submitted_as(other: Trajectories, trip: Trajectories, period: float = WEEK) -> Trajectories:
-    """Puts a trip under the agent, name and context of another one, moved by whole periods to about its time."""
+    """Returns ``other`` under the agent, name and context of ``trip``, moved by whole periods to about its time."""
     start, due = float(other.columns["time"][0]), float(trip.columns["time"][0])
     fixes = {name: other.columns[name] for name in ("lat", "lon")}
     time = other.columns["time"] + period * round((due - start) / period)
@@ -287,43 +298,8 @@ NEED_A_POOL = ("splice", "agent-swap")
 # -------------------------------------------------------------------- the geometry
 
 
-def _each(trips: Trajectories, change: Callable[[Path], Mutant | None], most: int | None) -> Injected:
-    """Change trips one by one, until there are enough."""
-    if not trips.is_gps:
-        raise DataError(
-            "anomalies are injected into fixes (time, lat, lon)", remedy="these trajectories hold other columns"
-        )
-    time, lat, lon, truth = [], [], [], []
-    source: list[int] = []
-    for i in range(len(trips)):
-        if len(source) == most:
-            break
-        rows = slice(trips.offsets[i], trips.offsets[i + 1])
-        when, y, x = (np.asarray(trips.columns[name][rows], np.float64) for name in ("time", "lat", "lon"))
-        around = Projection(float(y[0]), float(x[0]))
-        mutant = change(Path(when, around.to_metres(y, x), around))
-        if mutant is not None:
-            places = around.to_degrees(mutant.xy)
-            time.append(mutant.time)
-            lat.append(places[0].round(DECIMALS))
-            lon.append(places[1].round(DECIMALS))
-            truth.append(mutant.truth)
-            source.append(i)
-    if not source:
-        return Injected(trips[:0], np.zeros(0, np.bool_), np.zeros(0, np.int64))
-    chosen = np.array(source, np.int64)
-    changed = Trajectories(
-        {"time": np.concatenate(time), "lat": np.concatenate(lat), "lon": np.concatenate(lon)},
-        np.r_[0, np.cumsum([len(part) for part in truth])],
-        trips.agent_ids[chosen],
-        trips.trajectory_ids[chosen],
-        {name: values[chosen] for name, values in trips.context.items()},
-    )
-    return Injected(changed, np.concatenate(truth), chosen)
-
-
 def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
-    """Draws a run of floor(alpha (n - 2)) interior fixes; None if that is no fix."""
+    """Draws a run of floor(alpha (n - 2)) interior fixes; returns None if that is less than one."""
     size = int(alpha * (n - 2) + 1e-9)
     if size < 1:
         return None
@@ -332,7 +308,7 @@ def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
 
 
 def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
-    """Returns a unit vector, to the left or the right of the way from before the run to after it."""
+    """Draws a unit vector to the left or the right of the way from before the run to after it."""
     for way in (xy[run.stop] - xy[run.start - 1], xy[-1] - xy[0]):
         length = float(np.hypot(*way))
         if length >= 1.0:
@@ -342,7 +318,7 @@ def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
 
 
 def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
-    """Bends a run by a half sine that reaches ``top`` half-way (in time), with the time that the longer way takes."""
+    """Bends a run by a half sine that reaches ``top`` half-way in time, and lets the longer way take longer."""
     section = slice(run.start - 1, run.stop + 1)
     when, where = path.time[section], path.xy[section]
     lasted = float(when[-1] - when[0])
@@ -374,7 +350,7 @@ def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
 
 
 def _spliced(path: Path, other: Path) -> Mutant | None:
-    """Joins the path up to where the two are nearest with the other from there on; None if that is the same way."""
+    """Follows ``path`` up to where the two are nearest, then ``other``; returns None if that is the same way."""
     mine, theirs = (np.arange(len(p.time) // 4, len(p.time) - len(p.time) // 4) for p in (path, other))
     apart = np.hypot(*(path.xy[mine, None] - other.xy[theirs]).transpose(2, 0, 1))
     i, k = np.unravel_index(int(apart.argmin()), apart.shape)

@@ -1,8 +1,8 @@
 """Keeps the scores of a results folder in a few small files, ``scores/*.parquet``: its tables need nothing else.
 
 ``trips`` holds every trip's scores, to four digits or more, cut and not rounded, so that each stays on its side of -2;
-``streams`` what was decided and asked. Scores of single fixes are too many to keep, so ``fixes`` and ``prefixes`` hold
-the figures of every draw. They hold no places.
+``streams`` holds decisions and questions. Scores of single fixes are too many to keep, so ``fixes`` and ``prefixes``
+hold the figures of every draw. No file holds a place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRIPS = (
 )
 _STREAMS = (*measures.KEY, "trip", "flagged", "answers")
 _CUT = ("score", "normality", "uncertainty")
-_LOW_BITS = np.uint32(0xFF)  # of 24 that a number has; what is left tells apart what differs by a thirty-thousandth
+_LOW_BITS = np.uint32(0xFF)  # of the 24 bits of a number; the rest distinguishes one part in thirty thousand
 _SMALLER = {
     **dict.fromkeys(("score", "normality", "uncertainty", "p_value"), pl.Float32),
     **dict.fromkeys(("trip", "nth", "answers"), pl.Int32),
@@ -32,9 +32,9 @@ _SMALLER = {
 
 
 def pack(out: Path) -> None:
-    """Writes a folder's finished cases into ``scores/``, beside those that are there already and were not run again.
+    """Writes a folder's finished cases into ``scores/``; kept scores of cases that were not run again stay there.
 
-    So a study can go on from the scores that are kept of it.
+    So a study can continue from its kept scores.
     """
     made: dict[str, Callable[[], Iterator[pl.DataFrame]]] = {
         runner.TRIPS: lambda: _rows(out, runner.TRIPS, _TRIPS),
@@ -77,7 +77,7 @@ def read_kept(out: Path, table: str) -> pl.LazyFrame | None:
 def _rows(out: Path, table: str, columns: tuple[str, ...]) -> Iterator[pl.DataFrame]:
     for part in _cases(out, table):
         rows = part.select(name for name in columns if name in part.columns)
-        if "normality" in rows.columns:  # where a method has but one score, it is kept once
+        if "normality" in rows.columns:  # a score that is equal is not kept twice
             rows = rows.with_columns(
                 pl.when(pl.col("normality") != pl.col("score")).then(pl.col("normality")).alias("normality")
             )

@@ -1,4 +1,4 @@
-"""Trips that somebody has labelled, for P10: how much is found of what people call wrong."""
+"""Labelled trips, for P10: how much is found of what people call wrong."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.grouping import FIX_COLUMNS
 from astray.core.trajectories import Trajectories
 from astray.readers import Report, read
 from astray_benchmark import guards
@@ -22,10 +23,10 @@ from astray_benchmark.people_data import LEAST_HISTORY
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import claim, in_time
 
-POOL = "all"  # everybody's trips as those of one
+POOL = "all"  # the one agent, if all trips are pooled
 NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}
 WRONG = {"1", "1.0", "true", "t", "yes", "y", "anomaly", "anomalous", "abnormal", "outlier"}
-"""Labels that say that something is wrong, and not what."""
+"""Labels that say that something is wrong, but not what."""
 EMPTY = {"", "nan", "null", "na"}
 
 
@@ -33,9 +34,9 @@ class Read(NamedTuple):
     """What was read: the trips to learn from first, then the labelled ones."""
 
     trips: Trajectories
-    kind: NDArray[np.str_]  # what is wrong with each; empty if nothing is, or if it has no label
+    kind: NDArray[np.str_]  # what is wrong with each trip; empty if nothing is, or if it has no label
     labelled: NDArray[np.bool_]
-    mark: NDArray[np.str_]  # copies have the same
+    mark: NDArray[np.str_]  # copies have the same mark
     account: dict[str, int]
     sha256: str
 
@@ -44,34 +45,20 @@ class Read(NamedTuple):
 class LabelledTrips:
     """Trials on labelled trips, one agent after the other; no method sees a label.
 
-    With a past, an agent's trips there are learned from and the labelled ones tested. Without one, the labelled trips
-    are learned from as they are, wrong ones included, and each is scored by what was learned from the other folds.
+    With a past, methods learn from an agent's past trips and are tested on the labelled ones. Without a past, they
+    learn from the labelled trips as they are, wrong ones included, and each trip is scored by what was learned from
+    the other folds.
 
-    Parameters
-    ----------
-    path
-        The labelled trips: a table.
-    label
-        The column that says what is wrong with a trip: 0, false, no or normal where nothing is. An
-        empty label means normal if no label says normal; otherwise the trip is unlabelled and is not tested.
-    past
-        Trips of the same agents to learn from.
-    people
-        Who is tested; by default every agent with trips of both sorts and enough to learn from.
-    pooled
-        Whether everybody's trips are taken for those of one agent.
+    A label is 0, false, no or normal if nothing is wrong with the trip. An empty label means normal if no label says
+    normal; otherwise the trip is unlabelled and is not tested.
     """
 
-    path: str
-    label: str
-    past: str | None = None
-    people: tuple[str, ...] = ()
-    pooled: bool = False
-
-    @property
-    def name(self) -> str:
-        """Returns its name on the command line."""
-        return "labelled"
+    path: str  # of a table
+    label: str  # its column of labels
+    past: str | None = None  # trips of the same agents to learn from
+    people: tuple[str, ...] = ()  # who is tested; by default every agent with trips of both sorts and enough of them
+    pooled: bool = False  # whether all trips count as those of one agent
+    name: ClassVar[str] = "labelled"
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -92,7 +79,7 @@ class LabelledTrips:
 
     @property
     def _able(self) -> Sequence[str]:
-        """Returns the agents whose labels say something."""
+        """Returns the agents with normal and wrong trips, and enough to learn from."""
         found = self._read
         agents, wrong = found.trips.agent_ids, found.kind != ""
         normal, odd = (set(agents[found.labelled & sort].tolist()) for sort in (~wrong, wrong))
@@ -129,16 +116,13 @@ class LabelledTrips:
             learned, fold = tested, rng.permutation(len(tested)) % FOLDS
             folds = (fold, fold[np.searchsorted(tested, order)])
         population = found.trips[others] if len(others) and not self.pooled else None
-        trial = Trial(
+        return Trial(
             Lesson(claim(found.trips[learned], who, "trip"), population, pooled=self.pooled),
             claim(found.trips[order], who, "test"),
             found.kind[order],
             np.array(list(map(str, found.trips[order].ids))),
             folds=folds,
         )
-        for lesson, at in trial.parts():
-            guards.no_path_twice(lesson.train, trial.test[at])
-        return trial
 
 
 @lru_cache(maxsize=1)
@@ -177,14 +161,14 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
 
 
 def _again(trips: Trajectories) -> NDArray[np.bool_]:
-    """Marks copies of trips that stand earlier in the file under the same agent."""
+    """Marks copies of earlier trips of the same agent."""
     marks = list(zip(trips.agent_ids.tolist(), _marks(trips).tolist(), strict=True))
     first = {mark: i for i, mark in reversed(list(enumerate(marks)))}
     return np.array([first[mark] != i for i, mark in enumerate(marks)], np.bool_)
 
 
 def _marks(trips: Trajectories) -> NDArray[np.str_]:
-    """Returns what copies of a trip share even if places are rounded: times and places of three fixes."""
+    """Returns a mark that copies of a trip share, even with rounded places: times and places of three fixes."""
     begin, end = trips.offsets[:-1], trips.offsets[1:] - 1
     three = np.column_stack([begin, (2 * begin + end) // 3, end])
     seconds = np.round(trips.columns["time"])[three]
@@ -195,12 +179,12 @@ def _marks(trips: Trajectories) -> NDArray[np.str_]:
 
 def _plain(trips: Trajectories) -> Trajectories:
     """Returns the trips with nothing but their fixes and names."""
-    columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
+    columns = {name: trips.columns[name] for name in FIX_COLUMNS}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids)
 
 
 def meaning(label: object) -> str:
-    """Returns what a label calls wrong with a trip; empty if nothing.
+    """Returns what is wrong with a trip according to its label; empty if nothing is.
 
     >>> [meaning(label) for label in ("detour", " Normal", True, "1", 0, None, "")]
     ['detour', '', 'anomaly', 'anomaly', '', '', '']

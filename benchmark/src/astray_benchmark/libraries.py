@@ -1,4 +1,4 @@
-"""Imports other libraries when they are needed: they take long to import, and some are optional."""
+"""Imports other libraries when they are needed, because they take long to import, and some are optional."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from astray.core.errors import AstrayError
 
 
 def library(module: str) -> Any:
-    """Imports a module of another library, such as "sklearn.svm", or says how to install the library.
+    """Imports a module of another library, such as "sklearn.svm"; the error says how to install the library.
 
     >>> library("math").sqrt(4.0)
     2.0

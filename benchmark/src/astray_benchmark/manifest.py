@@ -1,4 +1,4 @@
-"""The manifest of a results folder: what was run on what, with which code; it refuses to mix what does not belong."""
+"""The manifest of a results folder: what was run on which data with which code, so that a folder never mixes them."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _NO_MATTER = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command asks for."""
+    """The choices of a command."""
 
     command: str
     protocols: Sequence[str]
     methods: Sequence[str]
     seeds: Sequence[int]
-    sources: Mapping[str, str] = field(default_factory=dict)  # external detectors, and the hash of their code
+    sources: Mapping[str, str] = field(default_factory=dict)  # external detector to the hash of its code
 
 
 def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool = False) -> dict[str, Any]:
-    """Write the manifest of a folder, or add to it what is asked for now.
+    """Writes the manifest of a folder, or adds new choices to it.
 
-    Seeds, methods, protocols, rates and splits may be added later, for a case depends on its own key alone. Other
-    data, other settings or, unless ``changed_code``, other code would give other scores under the same names: they are
-    refused. ``codes`` lists every code that was run, with its commit, ``sources`` every code of an external detector
-    that has results here; versions and machine are those of the first run.
+    Seeds, methods, protocols, rates and splits may be added later, because a case depends on its own key alone. Other
+    data, other settings or, unless ``changed_code``, other code would give other scores under the same names, so they
+    raise an error. ``codes`` lists every code that was run, with its commit, ``sources`` every code of an external
+    detector that has results here; versions and machine are those of the first run.
     """
     now = {
         "dataset": dataset.name,
@@ -73,13 +73,13 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
         if not changed_code and code["sha256"] not in (known := [c["sha256"] for c in earlier["codes"]]):
             raise DataError(
                 f"{folder} holds results of other code ({', '.join(known)}, now {code['sha256']})",
-                remedy="give another --out, or --changed-code to go on all the same",
+                remedy="give another --out, or --changed-code to add to them anyway",
             )
         for name, source in asked.sources.items():
             if not changed_code and source not in sources.get(name, [source]) and _has_results(folder, name):
                 raise DataError(
                     f"{folder} holds results of {name} when its code was another",
-                    remedy="give another --out, or --changed-code to go on all the same",
+                    remedy="give another --out, or --changed-code to add to them anyway",
                 )
     for name, source in asked.sources.items():
         sources[name] = _added(sources[name], [source]) if name in sources and _has_results(folder, name) else [source]
@@ -100,7 +100,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
 
 
 def _has_results(folder: Path, method: str) -> bool:
-    """Returns whether a case of a method is finished in a folder."""
+    """Returns True if a case of a method is finished in a folder."""
     return any((folder / runner.TRIPS).rglob(f"{slug(method)}.parquet"))
 
 
@@ -109,35 +109,30 @@ def command(
     protocols: Sequence[str],
     methods: Sequence[str],
     seeds: Sequence[int],
-    more: Iterable[tuple[str, str | bool]] = (),
+    more: Mapping[str, str | bool],
 ) -> str:
-    """Returns the command as anybody would type it: with placeholders for paths, without flags that change no score.
+    """Returns the command as a reader would type it: with placeholders for paths, without flags that change no score.
 
-    ``more``: further flags with their values, or whether they are given; those without a value are left out.
+    It leaves out flags whose value is empty or False.
 
-    >>> command("geolife", ["p1"], ["astray", "lof"], [0, 1], [("--rate", "0.05"), ("--users", "")])
+    >>> command("geolife", ["p1"], ["astray", "lof"], [0, 1], {"--rate": "0.05", "--users": ""})
     'astray benchmark geolife --data DATA -p p1 -m astray,lof --seeds 0-1 --rate 0.05 -o FOLDER'
     """
     run = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    flags: list[tuple[str, str | bool]] = [
-        *([("--data", "DATA")] if dataset != "simulated" else []),
-        ("-p", ",".join(protocols)),
-        ("-m", ",".join(methods)),
-        ("--seeds", f"{seeds[0]}-{seeds[-1]}" if run else ",".join(map(str, seeds))),
-        *more,
-        ("-o", "FOLDER"),
-    ]
-    typed = [
-        word
-        for flag, value in flags
-        if value
-        for word in ((flag,) if isinstance(value, bool) else (flag, shlex.quote(value)))
-    ]
+    flags: dict[str, str | bool] = {
+        "--data": "" if dataset == "simulated" else "DATA",
+        "-p": ",".join(protocols),
+        "-m": ",".join(methods),
+        "--seeds": f"{seeds[0]}-{seeds[-1]}" if run else ",".join(map(str, seeds)),
+        **more,
+        "-o": "FOLDER",
+    }
+    typed = [flag if value is True else f"{flag} {shlex.quote(str(value))}" for flag, value in flags.items() if value]
     return " ".join(["astray benchmark", dataset, *typed])
 
 
 def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describes what was different before."""
+    """Describes what differs from the earlier manifest."""
     if key != "settings":
         return f"another {key.replace('_', ' ')} ({before.get(key)}, now {now[key]})"
     was, is_ = before.get(key, {}), now[key]
@@ -148,7 +143,7 @@ def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def read(folder: Path) -> dict[str, Any] | None:
     """Returns the manifest of a folder; None if there is none.
 
-    One that names the first code alone, as they once did, is read as the list of codes that it stands for.
+    An old manifest, which names the first code apart from later ones, is read as a list of codes.
     """
     try:
         found = json.loads((folder / NAME).read_text(encoding="utf-8"))
@@ -164,9 +159,14 @@ def read(folder: Path) -> dict[str, Any] | None:
     return found
 
 
+def no_results(folder: Path) -> DataError:
+    """Returns the error of a folder without results."""
+    return DataError(f"{folder} holds no results yet", remedy=f"run astray benchmark with --out {folder} first")
+
+
 @cache
 def code_hash() -> str:
-    """Returns a hash of the code that scores depend on, in both packages; the first call in a process computes it."""
+    """Returns a hash of the code of both packages that scores depend on."""
     digest = hashlib.sha256()
     for package, folder in _PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
@@ -178,7 +178,7 @@ def code_hash() -> str:
 
 
 def commit() -> str:
-    """Returns the commit of astray's repository, with "+" if files have changed since; empty outside of it."""
+    """Returns the commit of astray's repository, with "+" if files have changed since; empty outside a repository."""
     astray_package, own_package = map(str, _PACKAGES.values())
 
     def git(*arguments: str) -> str:
@@ -186,7 +186,7 @@ def commit() -> str:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # this repository, not one that it is installed inside of
+        git("ls-files", "--error-unmatch", "__init__.py")  # astray's repository, not one that it is installed inside
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".", own_package) else "")
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -1,27 +1,24 @@
-"""From scores to figures: one row of metrics for every draw and method, and their means with intervals.
+"""Computes figures from scores: a row of metrics for every draw and method, and means with intervals.
 
-A method may decide in more than one way, and tables list each way as a contender: by its score, by N(tau) alone ("mean
-only"), and, where it knows its uncertainty, by calling only what it is sure of an anomaly ("+ uncertainty").
+A method may decide in several ways, and tables list each way as a contender: by its score, by N(tau) alone ("mean
+only"), and, if it knows its uncertainty, by its score where it is sure ("+ uncertainty").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from astray.scoring.decisions import doubt
 from astray_benchmark import metrics
+from astray_benchmark.array_types import Bools, Floats
 from astray_benchmark.calibration import RATE
 from astray_benchmark.metrics import Interval
 from astray_benchmark.protocols import Setting
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 EPS, GAMMA = -2.0, 1.5
 BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
@@ -33,8 +30,8 @@ MEAN_ONLY, SURE = ", mean only", " + uncertainty"
 SETTING = tuple(f.name for f in fields(Setting))
 KEY = (*SETTING, "family", "subject", "seed", "method")
 DRAW = (*SETTING, "subject", "seed")
-_CITY = r"^(city \d+), "  # of people who are simulated
-_CITIES = 4  # with fewer, an interval over them would say nothing
+_CITY = r"^(city \d+), "  # in the names of simulated people
+_CITIES = 4  # with fewer, an interval over cities would say nothing
 
 
 def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame:
@@ -43,8 +40,14 @@ def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame
     return frame.filter(pl.any_horizontal(wanted)).collect()
 
 
+def cases_of(rows: pl.DataFrame, *more: str) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """Yields the key of each draw and method, and its rows; ``more`` are further columns that distinguish cases."""
+    for case in rows.partition_by(*KEY, *more, maintain_order=True):
+        yield {name: case[name][0] for name in KEY}, case
+
+
 def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
-    """Yields the ways in which a method decides one case: a name, the score that ranks, and what is flagged."""
+    """Yields the ways in which a method decides one case: a name, the score that ranks, and which trips are flagged."""
     method = str(case["method"][0])
     score, normality = (_numbers(case, name) for name in ("score", "normality"))
     flagged = score <= EPS
@@ -59,17 +62,16 @@ def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
 def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
     """Computes AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
 
-    ``f1_default`` is the F1 where a trip is flagged by its p-value, as astray decides by default and no heavy tail of
-    the scores can spoil; ``false_alarm_rate`` is the share of normal trips that are then flagged. ``f1_matched`` is the
-    F1 where as many normal trips are flagged of every method, 2 %.
+    ``f1_default`` is the F1 of flags by the p-value, as astray decides by default: a heavy tail of the scores cannot
+    spoil it. ``false_alarm_rate`` is the share of normal trips with such a flag. ``f1_matched`` is the F1 at the
+    threshold that flags 2 % of the normal trips, for every method.
     """
     rows = []
-    for case in trips.partition_by(*KEY, maintain_order=True):
-        key = _key(case)
+    for key, case in cases_of(trips):
         normal = case["kind"].to_numpy() == ""
         kinds = sorted(set(case["kind"].to_list()) - {""}) if by_kind else [""]
         rare = case["p_value"].fill_null(1.0).to_numpy() <= RATE
-        ranked: dict[tuple[int, str], dict[str, float]] = {}  # ways to decide may share a ranking
+        ranked: dict[tuple[int, str], dict[str, float]] = {}  # several ways to decide may share a ranking
         for name, score, flagged in contenders(case):
             for kind in kinds:
                 chosen = normal | (case["kind"].to_numpy() == kind) if kind else np.ones(len(case), bool)
@@ -93,7 +95,7 @@ def _ranked(score: Floats, label: Bools) -> dict[str, float]:
 
 
 def lowest(score: Floats, normal: Floats, share: float) -> Bools:
-    """Marks scores below all but a share of the normal ones, one at least: as many alarms for every method.
+    """Marks scores below all but a share of the normal ones, at least one: so every method has as many alarms.
 
     >>> lowest(np.array([-3.0, -1.0, 0.5]), np.array([-2.0, 0.0, 1.0, 2.0]), 0.25).tolist()
     [True, True, False]
@@ -105,14 +107,14 @@ def lowest(score: Floats, normal: Floats, share: float) -> Bools:
 def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
     """Measures where: single fixes of each draw, method and kind against all normal trips.
 
-    A fix is flagged at a normality of -2 or less. The median delay counts from the first anomalous fix, and a missed
-    anomaly as one of infinite delay. Where a kind makes every fix of its trips anomalous, any flag is in the right
-    place, so how near flags are to the truth (affiliation, range-F1) is not a number.
+    A fix is flagged at a normality of -2 or less. The delay counts from the first anomalous fix; a missed anomaly has
+    an infinite delay. If a kind makes every fix of its trips anomalous, any flag is in the right place, so affiliation
+    and range-F1, which say how near flags are to the truth, are NaN.
     """
     rows = []
-    for case in fixes.partition_by(*KEY, maintain_order=True):
+    for key, case in cases_of(fixes):
         if case["normality"].fill_nan(None).null_count() == len(case):
-            continue  # a method that says nothing of single fixes
+            continue  # the method does not score fixes
         kinds = case["kind"].to_numpy()
         for kind in sorted(set(kinds.tolist()) - {""}):
             part = case.filter(pl.Series((kinds == "") | (kinds == kind)))
@@ -128,7 +130,7 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
             alarms = metrics.false_alarms(flagged, truth, offsets)
             rows.append(
                 {
-                    **_key(case),
+                    **key,
                     "kind": kind,
                     "fix_auroc": metrics.auroc(score, truth),
                     "fix_ap": metrics.average_precision(score, truth),
@@ -149,17 +151,17 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
 def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
     """Measures when: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
 
-    A prefix is positive only if its anomaly has begun. Where none has, there is nothing to rank, and no row.
+    A prefix is positive only if its anomaly has begun. If none has, there is nothing to rank, and no row.
     """
     rows = []
-    for case in prefixes.partition_by(*KEY, "ratio", maintain_order=True):
+    for key, case in cases_of(prefixes, "ratio"):
         begun = case["begun"].to_numpy()
         if begun.any() and not begun.all():
             score = _numbers(case, "score")
             found = metrics.decisions(score <= EPS, begun)
             rows.append(
                 {
-                    **_key(case),
+                    **key,
                     "ratio": case["ratio"][0],
                     "auroc": metrics.auroc(score, begun),
                     "ap": metrics.average_precision(score, begun),
@@ -176,13 +178,13 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
     ``early`` and ``late`` are the shares of normal trips that were flagged in the first and in the last third.
     """
     rows = []
-    for case in streams.sort("trip").partition_by(*KEY, maintain_order=True):
+    for key, case in cases_of(streams.sort("trip")):
         score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
         flagged, third = case["flagged"].to_numpy(), max(len(case) // 3, 1)
         alarms = [flagged[part][~label[part]] for part in (slice(third), slice(-third, None))]
         rows.append(
             {
-                **_key(case),
+                **key,
                 **_ranked(score, label),
                 **metrics.decisions(flagged, label)._asdict(),
                 **{w: float(a.mean()) if len(a) else np.nan for w, a in zip(("early", "late"), alarms, strict=True)},
@@ -193,23 +195,20 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
-    """Measures what review buys: for each draw of the methods that know their uncertainty, in four orders of review.
+    """Measures the gain of review, for each draw of the methods that know their uncertainty, in four orders.
 
-    "p-value" shows a person those trips first that are least like normal ones; "heads" those over which the heads
-    disagree most; "threshold" those whose score is nearest to eps, which needs no uncertainty at all; "doubt" is both
-    at once (:func:`astray.scoring.decisions.doubt`). Review in random order finds and removes the share that is
-    reviewed.
+    "p-value" shows a person the trips with the lowest p-values first; "heads" those over which the heads disagree most;
+    "threshold" those whose score is nearest to eps, which needs no uncertainty at all; "doubt" combines the last two
+    (:func:`astray.scoring.decisions.doubt`). Review in random order finds and removes the share that is reviewed.
     """
     rows = []
-    for case in trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY)).partition_by(
-        *KEY, maintain_order=True
-    ):
+    for key, case in cases_of(trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY))):
         score, label = _numbers(case, "score"), case["kind"].to_numpy() != ""
         flagged = score <= EPS
         for order, doubts in orders_of_deferral(case, score).items():
             curve = metrics.risk_coverage(flagged != label, doubts)
             row: dict[str, Any] = {
-                **_key(case),
+                **key,
                 "order": order,
                 "errors": float((flagged != label).mean()),
                 "silent_errors": float(label.mean()),  # if nothing were flagged
@@ -220,16 +219,15 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
             for share in REVIEWED:
                 kept = metrics.review(flagged, label, doubts, share)
                 row |= {f"removed_{share:g}": kept.errors_removed, f"precision_{share:g}": kept.precision}
-                # An anomaly that is never flagged would be "wrong": so of these, reviewed are those that are found.
-                row[f"found_{share:g}"] = metrics.review(
-                    np.zeros(len(label), bool), label, doubts, share
-                ).errors_removed
+                # If nothing were flagged, the wrong decisions would be the anomalies: review finds this share of them.
+                nothing = np.zeros(len(label), bool)
+                row[f"found_{share:g}"] = metrics.review(nothing, label, doubts, share).errors_removed
             rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
-    """Returns the numbers by which the trips of a draw may be sent to review: the highest first."""
+    """Returns the orders of review of a draw's trips: numbers of which the highest come first."""
     spread = case["uncertainty"].fill_null(np.inf).to_numpy()
     rare = -case["p_value"].cast(pl.Float64).fill_null(1.0).to_numpy()
     return {"p-value": rare, "heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
@@ -238,12 +236,11 @@ def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
 def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
     """Returns the share of normal trips whose p-value is at most a promised rate, of each draw and method.
 
-    ``rate_0.02`` and so on; ``first`` and ``last`` are :data:`RATE`'s in the first and the last third of the test
-    period, where it is known which trip came when.
+    The columns are ``rate_0.02`` and so on; ``first`` and ``last`` are the shares at :data:`RATE` in the first and the
+    last third of the test period, if the order of the trips is known.
     """
     rows = []
-    normal = trips.filter((pl.col("kind") == "") & pl.col("p_value").is_not_null())
-    for case in normal.partition_by(*KEY, maintain_order=True):
+    for key, case in cases_of(trips.filter((pl.col("kind") == "") & pl.col("p_value").is_not_null())):
         p = case["p_value"].cast(pl.Float64).to_numpy()
         row: dict[str, Any] = {f"rate_{rate:g}": float((p <= rate).mean()) for rate in PROMISED}
         row |= {"first": np.nan, "last": np.nan}
@@ -251,12 +248,12 @@ def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
             in_time = p[np.argsort(case["nth"].to_numpy(), kind="stable")] <= RATE
             third = max(len(p) // 3, 1)
             row |= {"first": float(in_time[:third].mean()), "last": float(in_time[-third:].mean())}
-        rows.append({**_key(case), **row})
+        rows.append({**key, **row})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def costs(trips: pl.DataFrame) -> pl.DataFrame:
-    """Returns each method's median processor seconds: to fit, to calibrate, both, to score, and for what is shared."""
+    """Returns each method's median processor seconds to fit, to calibrate, for both, to score, and for shared parts."""
     seconds = ("fit_seconds", "calibrate_seconds", "score_seconds", "shared_seconds")
     each = trips.group_by(*KEY, maintain_order=True).agg(pl.col(*seconds).first())
     each = each.with_columns((pl.col("fit_seconds") + pl.col("calibrate_seconds")).alias("learn_seconds"))
@@ -266,9 +263,9 @@ def costs(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Keeps the draws that a method has at every value of a setting; leaves out methods that were run at one value.
+    """Keeps the draws that a method has at every value of a setting; leaves out methods with one value only.
 
-    So a row of means against that setting is of the same people and seeds from end to end.
+    So all means in a row against that setting are over the same people and seeds.
     """
     values = pl.col(column).n_unique()
     every = values.over("method")
@@ -279,7 +276,7 @@ SHARE, DIFFERENCE, COUNT = (0.0, 1.0), (-1.0, 1.0), (0.0, np.inf)
 
 
 def bounds(name: str) -> tuple[float, float]:
-    """Returns between which numbers the mean of a figure lies: most are shares.
+    """Returns the bounds of a figure's mean; most figures are shares.
 
     >>> bounds("ap"), bounds("ap_cost")
     ((0.0, 1.0), (-1.0, 1.0))
@@ -288,7 +285,7 @@ def bounds(name: str) -> tuple[float, float]:
 
 
 def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
-    """Returns how much higher a figure is than in another table, in the mean over the draws that both have."""
+    """Returns the mean difference of a figure from that in another table, over the draws that both have."""
     both = part.join(base, on=on, suffix="_base")
     return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name, DIFFERENCE)
 
@@ -296,10 +293,9 @@ def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[s
 def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHARE) -> Interval:
     """Returns the mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
 
-    People are the clusters, or seeds where there is one pool; or cities, where people are simulated, for those of one
-    city share its streets. A figure that some draw does not have (nothing was wrong,
-    so nothing could be removed) is the mean over the draws that have it. The interval does not leave
-    ``within``: shares lie between 0 and 1, their differences between -1 and 1.
+    The clusters are those of :func:`clusters`. Draws without the figure are left out: where nothing was wrong, for
+    example, no error could be removed. The interval stays ``within`` bounds: shares lie between 0 and 1, their
+    differences between -1 and 1.
     """
     known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
     if not len(known):
@@ -309,7 +305,9 @@ def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHA
 
 
 def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
-    """Returns the cluster of each figure (an interval takes only clusters for independent), and what clusters are.
+    """Returns the cluster of each figure, and what the clusters are; an interval takes clusters as independent.
+
+    They are people, or draws of one pool, or cities of simulated people, because people of a city share its streets.
 
     >>> clusters(pl.DataFrame({"subject": ["017", "128"], "seed": [0, 0]}))[1]
     'people'
@@ -323,10 +321,6 @@ def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
 
 
 def _numbers(case: pl.DataFrame, name: str) -> Floats:
-    """Scores of trips; a trip without one raises no alarm and stands behind all others."""
+    """Returns the scores of trips; a trip without a score raises no alarm and ranks last."""
     values = case[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
     return metrics.unscored_as_normal(values)
-
-
-def _key(case: pl.DataFrame) -> Mapping[str, Any]:
-    return {name: case[name][0] for name in KEY}

@@ -25,25 +25,25 @@ _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
 }
 
 CONTROLS = {"recorder-interval": "astray_benchmark.baselines.recorder:RecorderInterval"}
-"""Controls, which know nothing of behaviour, and the places of their classes."""
+"""Controls, which know nothing of behaviour, by the places of their classes."""
 
 METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS, *CONTROLS)
 """The names of all methods."""
 
 OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
-"""The methods for data in which everybody is one pool, so that there are no others."""
+"""The methods for data that are one pool, so that there are no others."""
 
 QUICK = ("astray", "astray-alone", "familiarity", "cell-ratio", "cell-trigram", "knn-location", "lof", "iforest")
-"""The methods that take seconds a person."""
+"""The methods that take seconds for a person."""
 
 QUICK_POOL = tuple(name for name in QUICK if name not in ("astray-alone", *COMPARISONS))
-"""Those of them that differ where everybody is one pool."""
+"""The quick methods for data that are one pool."""
 
 TREES = {"river-trees": True, "river-trees-unflagged": False}
-"""Half-Space Trees that follow a stream; whether they learn from what they flag, too."""
+"""Half-Space Trees that follow a stream, and whether they also learn from flagged trips."""
 
 REFITTED = {f"{name}-unflagged": name for name in ("familiarity", "cell-trigram")}
-"""Baselines that follow a stream: fitted anew now and then."""
+"""Baselines that follow a stream and are fitted anew after every few trips."""
 
 FOLLOWING = (*STREAMING, *TREES, *REFITTED)
 """All methods that follow a stream."""
@@ -52,7 +52,7 @@ _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 
 
 def method(spec: str) -> Contender:
-    """Makes a method by its name, or by a name and options after colons: values are JSON, or else plain text.
+    """Makes a method by its name and options, which follow colons; their values are JSON or plain text.
 
     ``package.module:Class`` is an external detector; see :mod:`astray_benchmark.external_detectors`.
 
@@ -79,7 +79,7 @@ def method(spec: str) -> Contender:
         return HalfSpaceTreesStream(spec, TREES[base], options)
     if base in REFITTED:
         return RefittedStream(spec, REFITTED[base], options)
-    if base in BASELINES or base in COMPARISONS or base in GENERATORS:
+    if base in BASELINES | COMPARISONS | GENERATORS:
         return BaselineMethod(spec, base, options)
     if ":" in base or base in CONTROLS:
         return external(spec, CONTROLS.get(base, base), options)
@@ -96,7 +96,7 @@ _GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": FOLLOWING}
 def methods(specs: Iterable[str]) -> list[Contender]:
     """Makes methods by their names; one text may hold several, with commas between them.
 
-    ``ablation`` is astray in parts, ``stream`` is astray in all ways to go on learning, and its rivals in a stream.
+    ``ablation`` stands for astray in parts, ``stream`` for every method that follows a stream.
 
     >>> [m.name for m in methods(["astray,lof", 'astray:weights={"policy": 0, "explore": 1}'])]
     ['astray', 'lof', 'astray:weights={"policy": 0, "explore": 1}']

@@ -1,8 +1,8 @@
-"""People's trips for the protocols: cleaned of short trips and copies, and drawn into trials, one person at a time.
+"""People's trips for the protocols: read, cleaned of short trips and copies, and drawn into trials of one person.
 
-The users are split in halves by the seed: trips that are submitted as somebody else's, or left in a training set, come
-from one half; the population of the background and the strangers that a shared reward is learned from come from the
-other. No person is in both, and the tested person is in neither.
+The seed splits the users in halves. Foreign trips, which are submitted as the tested person's or left in a training
+set, come from one half. The population of the background, and the strangers that a shared reward is learned from, come
+from the other half. So no person is in both, and the tested person is in neither.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
@@ -19,45 +20,32 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
+from astray.readers import Report, read, read_geolife
 from astray_benchmark import guards
+from astray_benchmark.array_types import Ints
 from astray_benchmark.contenders import Lesson, Strangers
-from astray_benchmark.injections import INJECTORS, NEED_A_POOL, inject
-from astray_benchmark.injectors import DAY, WEEK
+from astray_benchmark.injections import inject
+from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, shuffled, submitted
-
-Ints = NDArray[np.int64]
 
 PEOPLE = 10  # are tested
 ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1
 POPULATION = 4000  # trips of other people in the background: the reward learns from people with many trips
-KINDS = tuple(kind for kind in INJECTORS if kind not in NEED_A_POOL)  # are put into a person's own trips in P3
+KINDS = tuple(kind for kind in INJECTORS if kind not in NEED_A_POOL)  # P3 injects them into a person's own trips
 NO_PAIRS = np.zeros((0, 2), np.int64)
 LEAST_HISTORY = 5  # training trips that a person needs to be tested
+LEAST_AGENTS = 4  # of a file of trips, so that each half has one beside the person who is tested
 
 
 class Cleaned(NamedTuple):
-    """People's trips as P1 wants them.
+    """People's trips as P1 wants them."""
 
-    Attributes
-    ----------
-    trips
-        The trips that are long enough and no copies.
-    most_active
-        The users by the number of their trips that are long enough, copies included, most first.
-    account
-        What was read, and what was left out and why: reason to number of trips.
-    sha256
-        Of all that was read, before anything was left out.
-    together
-        Pairs of trips that two users made together: neither may stand for "somebody else" to the other.
-    """
-
-    trips: Trajectories
-    most_active: tuple[str, ...]
-    account: dict[str, int]
-    sha256: str
-    together: Ints
+    trips: Trajectories  # those that are long enough and no copies
+    most_active: tuple[str, ...]  # the users by their number of trips that are long enough, copies included
+    account: dict[str, int]  # what was read, and what was left out and why: reason to number of trips
+    sha256: str  # of all that was read, before anything was left out
+    together: Ints  # pairs of trips that two users made together: neither may be foreign to the other
 
     def companions(self, people: Iterable[str]) -> Ints:
         """Returns the trips of others that were made together with one of these people."""
@@ -71,9 +59,10 @@ def _beside(together: Ints, which: NDArray[np.bool_]) -> Ints:
 
 
 def clean(trips: Trajectories, min_fixes: int) -> Cleaned:
-    """Drop short trips and copies: see :func:`astray_benchmark.guards.copies`.
+    """Drops short trips and copies (:func:`astray_benchmark.guards.copies`).
 
-    Besides byte-identical files under two users GeoLife has some that differ by a few fixes at an end; both go.
+    GeoLife has trips that stand under two users: some are byte-identical, some differ by a few fixes at an end. Both
+    sorts go.
     """
     marks = guards.fingerprints(trips)
     times = Counter(marks)
@@ -103,58 +92,33 @@ def clean(trips: Trajectories, min_fixes: int) -> Cleaned:
 def halves(trips: Trajectories, seed: int, together: Ints = NO_PAIRS) -> tuple[Ints, Ints]:
     """Splits the users in halves: returns the trips that may be injected, and those for a background.
 
-    What somebody of the background made together with somebody of the other half is left out of it: who learned from
-    one of the two would know the other.
+    The background leaves out what its people made together with people of the other half: a method that learned from
+    one of the two trips would know the other.
     """
     users = np.random.default_rng([seed, 1]).permutation(sorted(trips.agents))
     injected = np.isin(trips.agent_ids, users[: len(users) // 2])
     return np.flatnonzero(injected), np.setdiff1d(np.flatnonzero(~injected), _beside(together, injected))
 
 
-def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Splits positions into those to learn from and to test on, at random or by time; both in the order of time."""
-    start = trips.columns["time"][trips.offsets[own]]
-    own = own[np.argsort(start, kind="stable")]
-    if how == "random":
-        held = np.zeros(len(own), np.bool_)
-        held[rng.choice(len(own), n_test, replace=False)] = True
-    elif how == "chronological":
-        held = np.arange(len(own)) >= len(own) - n_test
-    else:
-        raise DataError(f"a split {how!r}", remedy="give random or chronological")
-    return own[~held], own[held]
-
-
 @dataclass(frozen=True)
 class People(ABC):
-    """Trials of one person after the other. The data are read once in each process, when the first is asked for.
-
-    Parameters
-    ----------
-    path
-        Where the trips are.
-    people
-        Who is tested; by default those with the most trips. Choose parameters on others.
-    population
-        How many trips of other people a method may learn from. A shared reward learns from people with many trips, so
-        that a few hundred trips of a hundred and eighty people would teach it little.
-    """
+    """Trials of one person after the other. Each process reads the data once, when the first trial is asked for."""
 
     path: str
-    people: tuple[str, ...] = ()
-    population: int = POPULATION
+    people: tuple[str, ...] = ()  # who is tested; by default those with the most trips. Choose parameters on others
+    population: int = POPULATION  # how many trips of other people a method may learn from
+    name: ClassVar[str]
     min_fixes: ClassVar[int]
-    fewer: ClassVar[bool] = False  # whether somebody with few trips is tested on fewer than the paper's
+    fewer: ClassVar[bool] = False  # whether a person with few trips is tested on fewer than the paper's
+
+    @abstractmethod
+    def load(self) -> Cleaned:
+        """Reads and cleans the trips."""
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """Returns its name on the command line."""
-
-    @property
-    @abstractmethod
     def data(self) -> Cleaned:
         """Returns the cleaned trips, and the account of what was dropped."""
+        return _loaded(self)
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -184,19 +148,66 @@ class People(ABC):
 
     def trial(self, case: Case) -> Trial:
         """Draws a trial of one person."""
-        s = case.setting
-        if s.family not in ("person", "stream", "injected"):
-            raise DataError(f"{self.name} has no {s.family} trials", remedy="it has P1, P3 to P7 and P9")
+        if case.setting.family not in ("person", "stream", "injected"):
+            raise DataError(f"{self.name} has no {case.setting.family} trials", remedy="it has P1, P3 to P7 and P9")
         key = f"{self.name}-{self.fingerprint[:12]}-{case.seed}-{'+'.join(self.people)}"
         strangers = Strangers(key, lambda: self._strangers(case.seed))
-        drawn = draw_injected if s.injected else draw
-        return drawn(self.data.trips, case, self.population, strangers, self.data.together, fewer=self.fewer)
+        return draw(self.data.trips, case, self.population, strangers, self.data.together, fewer=self.fewer)
 
     def _strangers(self, seed: int) -> Trajectories:
         """Returns the trips of the half of the users that is never injected, without the tested people."""
         trips, tested = self.data.trips, {*self.usual, *self.people}
         crowd = np.setdiff1d(halves(trips, seed, self.data.together)[1], self.data.companions(tested))
         return trips[crowd[~np.isin(trips.agent_ids[crowd], sorted(tested))]]
+
+
+@lru_cache(maxsize=1)
+def _loaded(people: People) -> Cleaned:
+    return people.load()
+
+
+@dataclass(frozen=True)
+class GeoLife(People):
+    """Trials on GeoLife 1.3: the ten people with the most trips. The path is that of its folder ``Data``."""
+
+    cache: str | None = None  # a Parquet file to keep what was parsed in; without it every process parses the folder
+    name: ClassVar[str] = "geolife"
+    min_fixes: ClassVar[int] = 100
+
+    def load(self) -> Cleaned:
+        """Reads and cleans the trips of the folder."""
+        return clean(read_geolife(self.path, cache=self.cache, skip_bad=True, report=Report()), self.min_fixes)
+
+
+@dataclass(frozen=True)
+class AgentsTrips(People):
+    """Trials on the trips of any file that astray reads. A third of the agents are tested, ten at most."""
+
+    name: ClassVar[str] = "trips"
+    min_fixes: ClassVar[int] = 10  # with fewer, a receiver was switched on and off again
+    fewer: ClassVar[bool] = True
+
+    @property
+    def usual(self) -> Sequence[str]:
+        """Returns the agents with the most trips: a third of them, ten at most."""
+        return self.data.most_active[: min(PEOPLE, len(self.data.most_active) // 3 or 1)]
+
+    def load(self) -> Cleaned:
+        """Reads and cleans the trips of the file; the account also says what was not read."""
+        report = Report()
+        found = clean(read(self.path, skip_bad=True, report=report), self.min_fixes)
+        if len(found.most_active) < LEAST_AGENTS:
+            raise DataError(
+                f"the benchmark tells agents from each other, and there are {len(found.most_active)} with trips of "
+                f"{self.min_fixes} fixes or more",
+                place=self.path,
+                remedy=f"give trips of {LEAST_AGENTS} agents or more; astray check says how a file is read",
+            )
+        not_read = {f"not read: {reason}": count for reason, count in report.counts.items()}
+        return found._replace(account=found.account | not_read)
+
+
+# -------------------------------------------------------------------- draws
 
 
 def draw(
@@ -208,22 +219,30 @@ def draw(
     *,
     fewer: bool = False,
 ) -> Trial:
-    """Draws one person's trial: 10 trips of others among as many normal ones as the rate asks for; the rest train.
+    """Draws one person's trial: 10 foreign trips among as many normal ones as the rate asks for; the rest train.
 
     The test set depends on the person, the seed, the rate and the split alone, so that figures with other
-    contaminations and histories are of the same trips. Injected trips keep their hour and weekday and move by whole
-    weeks to the time of a trip of the person's, so that dates tell nothing. ``together`` are pairs of trips that two
-    people made together: those made with the person show the person's own behaviour, and are left out.
+    contaminations and histories are of the same trips. Foreign trips keep their hour and weekday and move by whole
+    weeks to the time of one of the person's trips, so that dates tell nothing. ``together`` holds pairs of trips that
+    two people made together: those made with the person show the person's own behaviour, and are left out.
 
     A stream is in the order of time. That of strangers is the test set of the same draw by time. The ten trips of an
-    intruder are consecutive ones of one stranger, moved by whole days, so that they come one after the other.
+    intruder are consecutive trips of one stranger, moved by whole days, so that they follow each other.
+
+    P3's anomalies are made of the person's own unseen trips; it leaves out kinds that need other trips to be made of.
     """
     s, person = case.setting, case.subject
     who = crc32(person.encode())
-    rng = np.random.default_rng([case.seed, 2, who])
-    own = np.flatnonzero(trips.agent_ids == person)
-    train, normal = _own(trips, case, own, rng, fewer)
+    rng = np.random.default_rng([case.seed, 4 if s.injected else 2, who])
+    train, normal = _own(trips, case, rng, fewer)
     foreign, crowd = _others(trips, case, together)
+    if s.injected:
+        crowd = np.sort(rng.permutation(crowd)[:population])
+        guards.no_trip_twice(train=train, normal=normal, population=crowd)
+        made = inject(trips[normal], KINDS, s.rate, rng, fewer=True)
+        lesson = Lesson(claim(in_time(trips[train]), person, "trip"), trips[crowd], strangers)
+        return shuffled(lesson, made.trips, made.kind, made.truth, rng)
+
     foreign = rng.permutation(foreign)
     wanted = anomalies_for(len(normal), s.rate)
     anomalies, foreign = foreign[:wanted], foreign[wanted:]
@@ -260,45 +279,32 @@ def draw(
     if s.family == "stream":
         order = np.argsort(test.columns["time"][test.offsets[:-1]], kind="stable")
     test = claim(test[order], person, "test")
-    guards.no_path_twice(learned, test)
     lesson = Lesson(claim(learned, person, "trip"), trips[crowd], strangers)
     return Trial(lesson, test, kind[order], source[order])
 
 
-def draw_injected(
-    trips: Trajectories,
-    case: Case,
-    population: int = POPULATION,
-    strangers: Strangers | None = None,
-    together: Ints = NO_PAIRS,
-    *,
-    fewer: bool = False,
-) -> Trial:
-    """Draws one person's trial with injected anomalies: those of P3, made of the person's own unseen trips.
-
-    Kinds that need other trips to be made of are left out.
-    """
-    s, person = case.setting, case.subject
-    rng = np.random.default_rng([case.seed, 4, crc32(person.encode())])
-    train, normal = _own(trips, case, np.flatnonzero(trips.agent_ids == person), rng, fewer)
-    _, crowd = _others(trips, case, together)
-    crowd = np.sort(rng.permutation(crowd)[:population])
-    guards.no_trip_twice(train=train, normal=normal, population=crowd)
-    made = inject(trips[normal], KINDS, s.rate, rng, fewer=True)
-    lesson = Lesson(claim(in_time(trips[train]), person, "trip"), trips[crowd], strangers)
-    return shuffled(lesson, made.trips, made.kind, made.truth, rng)
-
-
-def _own(trips: Trajectories, case: Case, own: Ints, rng: np.random.Generator, fewer: bool) -> tuple[Ints, Ints]:
+def _own(trips: Trajectories, case: Case, rng: np.random.Generator, fewer: bool) -> tuple[Ints, Ints]:
     """Splits the person's trips into those to learn from and to test on; if ``fewer``, at most half are tested on."""
-    n_normal = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
-    n_normal = min(n_normal, len(own) // 2) if fewer else n_normal
-    if len(own) < n_normal + LEAST_HISTORY:
+    own = np.flatnonzero(trips.agent_ids == case.subject)
+    n_test = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
+    n_test = min(n_test, len(own) // 2) if fewer else n_test
+    if len(own) < n_test + LEAST_HISTORY:
         raise DataError(
-            f"user {case.subject!r} has {len(own)} trips; the test takes {n_normal}, learning needs {LEAST_HISTORY}",
+            f"user {case.subject!r} has {len(own)} trips; the test takes {n_test}, learning needs {LEAST_HISTORY}",
             remedy="test somebody else",
         )
-    return split(trips, own, n_normal, case.setting.split, rng)
+    return split(trips, own, n_test, case.setting.split, rng)
+
+
+def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Splits positions into those to learn from and to test on, at random or by time; both in the order of time."""
+    own = own[np.argsort(trips.columns["time"][trips.offsets[own]], kind="stable")]
+    if how == "chronological":
+        held = np.arange(len(own)) >= len(own) - n_test
+    else:
+        held = np.zeros(len(own), np.bool_)
+        held[rng.choice(len(own), n_test, replace=False)] = True
+    return own[~held], own[held]
 
 
 def _others(trips: Trajectories, case: Case, together: Ints) -> tuple[Ints, Ints]:

@@ -1,7 +1,7 @@
 """Porto taxi trips for the protocols: one pooled model, tested on the first part of long trips (P2) or injections (P3).
 
-The file is streamed, never held: once to list the trips, and once for each trial to fetch those that it draws. The
-pairs of places of P8 (:mod:`astray_benchmark.porto_pairs`) are fetched once, all together.
+The file is too large to hold in memory, so it is streamed: once to list the trips, and once for each trial to fetch
+those that it draws. The pairs of places of P8 (:mod:`astray_benchmark.porto_pairs`) are fetched together, once.
 """
 
 from __future__ import annotations
@@ -11,71 +11,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.readers import Report, iter_porto
 from astray_benchmark import guards
+from astray_benchmark.array_types import Bools, Floats, Ints
 from astray_benchmark.contenders import Lesson
-from astray_benchmark.injections import INJECTORS, inject
+from astray_benchmark.injections import inject
+from astray_benchmark.injectors import DAY, INJECTORS
 from astray_benchmark.protocols import Case, Setting, Trial, crop
 from astray_benchmark.trial_parts import claim, shuffled
 
 if TYPE_CHECKING:
     from astray_benchmark.porto_pairs import Pairs
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 CITY = (41.1579, -8.6291)  # latitude and longitude of the middle of Porto
-AROUND = 0.5  # degrees; trips that leave this are GPS faults or leave the region
+AROUND = 0.5  # degrees; trips that go further are GPS faults or leave the region
 LONGEST = 200  # steps of 15 s: 50 minutes; longer trips are the anomalies
 CAP = 100  # steps that the reading "cap" leaves of a long trip
-MIN_FIXES = 10  # below, a trip is a meter switched on and off again
+MIN_FIXES = 10  # with fewer, a meter was switched on and off again
 TEST_DAYS = 1 / 3  # of the days
-DAY = 86_400.0
 POOL = "pool"  # the one subject
-SIZES = {"matched": (1800, 200), "cap": (600, 600)}  # normal trips and anomalies in the test set
-TRAIN = 5000  # trips
+SIZES = {"matched": (1800, 200), "cap": (600, 600)}  # normal trips and anomalies in the test set of P2
+TRAIN = 5000  # trips to learn from
 INJECTED = 2000  # test trips of P3
 PARTNERS = 40_000  # trips, neither learned from nor tested, that routes are spliced with
-PAIRS = 20  # of places, in P8
-LEAST = 100  # trips of a pair
-OTHERS = 2000  # trips between other places, in P8
+PAIRS = 20  # pairs of places that P8 tests
+LEAST = 100  # trips that a pair must have
+OTHERS = 2000  # trips between other places, which are the population of P8
 KINDS = tuple(kind for kind in INJECTORS if kind != "agent-swap")  # one pooled model knows no agents
 FILES = ("train.csv", "porto_trips.parquet")
 
 
 class Catalogue(NamedTuple):
-    """What there is to draw from: one value a trip, in the order of the file.
+    """The trips to draw from, in the order of the file."""
 
-    Attributes
-    ----------
-    day
-        The day (UTC, since 1970) on which the trip began.
-    fixes
-        How many fixes it has.
-    usable
-        Whether it stays around the city and is no meter switched on and off.
-    ends
-        Where it begins and where it ends: latitude and longitude of both, (trips, 4).
-    account
-        What was read, and what was left out and why: reason to number of trips.
-    sha256
-        Of the file.
-    """
-
-    day: Ints
-    fixes: Ints
-    usable: Bools
-    ends: Floats
-    account: dict[str, int]
-    sha256: str
+    day: Ints  # on which each trip began (UTC, since 1970)
+    fixes: Ints  # of each trip
+    usable: Bools  # whether a trip stays around the city and has enough fixes
+    ends: Floats  # latitude and longitude of its first and of its last fix: (trips, 4)
+    account: dict[str, int]  # what was read, and what was left out and why: reason to number of trips
+    sha256: str  # of the file
 
     @property
     def normal(self) -> Bools:
@@ -89,7 +70,7 @@ class Catalogue(NamedTuple):
 
 
 def catalogue(file: str | Path) -> Catalogue:
-    """List the trips of a Porto file, CSV or Parquet, in one streamed pass."""
+    """Lists the trips of a Porto file, CSV or Parquet, in one streamed pass."""
     report = Report()
     day, fixes, outside, ends = [], [], [], []
     for batch in iter_porto(file, skip_bad=True, report=report):
@@ -116,7 +97,7 @@ def catalogue(file: str | Path) -> Catalogue:
 
 
 def gather(file: str | Path, positions: Ints) -> Trajectories:
-    """Fetch trips by their positions in the catalogue, in the order asked for, in one streamed pass."""
+    """Fetches trips by their positions in the catalogue, in the order asked for, in one streamed pass."""
     wanted = np.unique(positions)
     found, first = [], 0
     for batch in iter_porto(file, skip_bad=True, report=Report()):
@@ -134,7 +115,7 @@ def gather(file: str | Path, positions: Ints) -> Trajectories:
 
 
 def days(listed: Catalogue, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Days to learn from and days to test on: a third of them, at random or the last."""
+    """Returns the days to learn from and the days to test on: a third, at random or the last."""
     every = np.unique(listed.day[listed.usable])
     n_test = round(TEST_DAYS * len(every))
     if not 0 < n_test < len(every):
@@ -143,35 +124,17 @@ def days(listed: Catalogue, how: str, rng: np.random.Generator) -> tuple[Ints, I
         )
     if how == "chronological":
         return every[:-n_test], every[-n_test:]
-    if how != "random":
-        raise DataError(f"a split {how!r}", remedy="give random or chronological")
-    shuffled = rng.permutation(every)
-    return np.sort(shuffled[n_test:]), np.sort(shuffled[:n_test])
+    mixed = rng.permutation(every)
+    return np.sort(mixed[n_test:]), np.sort(mixed[:n_test])
 
 
 @dataclass(frozen=True)
 class Porto:
     """Trials on the Porto taxi trips.
 
-    Parameters
-    ----------
-    path
-        The file (CSV or Parquet, in the columns of train.csv), or a folder with ``train.csv`` or
-        ``porto_trips.parquet`` in it.
-    train
-        How many trips to learn from.
-    sizes
-        Of P2: reading to numbers of normal and anomalous test trips, where they are not the usual ones.
-    injected
-        How many test trips P3 has.
-    partners
-        How many trips, neither learned from nor tested, stand by to be spliced with.
-    pairs
-        How many pairs of places are tested in P8, of those with ``least`` trips; a pair's draws do not depend on it.
-    least
-        Trips that a pair must have.
-    others
-        How many trips of P8 are a population: between other places.
+    The path is that of a file (CSV or Parquet, in the columns of train.csv), or of a folder with ``train.csv`` or
+    ``porto_trips.parquet``. The other fields say how many trips are drawn for what, and are described beside their
+    defaults.
     """
 
     path: str
@@ -179,14 +142,10 @@ class Porto:
     sizes: tuple[tuple[str, tuple[int, int]], ...] = tuple(SIZES.items())
     injected: int = INJECTED
     partners: int = PARTNERS
-    pairs: int = PAIRS
+    pairs: int = PAIRS  # a pair's draws do not depend on it
     least: int = LEAST
     others: int = OTHERS
-
-    @property
-    def name(self) -> str:
-        """Returns its name on the command line."""
-        return "porto"
+    name: ClassVar[str] = "porto"
 
     @property
     def file(self) -> Path:
@@ -237,7 +196,7 @@ class Porto:
         return self._injected(case) if s.injected else self._long(case)
 
     def _long(self, case: Case) -> Trial:
-        """Draws a trial of P2: which trips are the beginnings of long ones?"""
+        """Draws a trial of P2: normal trips, and beginnings of long ones."""
         s, listed = case.setting, self.data
         if s.reading not in dict(self.sizes):
             raise DataError(f"no reading {s.reading!r} of P2", remedy=f"there are {', '.join(dict(self.sizes))}")
@@ -247,7 +206,7 @@ class Porto:
         normal = _some(listed.normal & np.isin(listed.day, future), n_normal, "normal trips to test", rng)
         long = _some(listed.long & np.isin(listed.day, future), n_long, "trips over 50 minutes to test", rng)
         train = _some(listed.normal & np.isin(listed.day, past), self.train, "trips to learn from", rng)
-        # Lengths of normal test trips, none taken twice: length tells nothing. Or all of one length.
+        # "matched" takes the lengths of normal test trips, none twice, so that length tells nothing.
         sizes = rng.permutation(listed.fixes[normal])[:n_long] if s.reading == "matched" else np.full(n_long, CAP + 1)
         guards.no_trip_twice(train=train, normal=normal, long=long)
         guards.nobody_in_both(training_days=listed.day[train], test_days=listed.day[np.r_[normal, long]])
@@ -263,10 +222,10 @@ class Porto:
         rng = np.random.default_rng([case.seed, 5])
         past, future = days(listed, s.split, rng)
         normal = _some(listed.normal & np.isin(listed.day, future), self.injected, "trips to test", rng)
-        before = listed.normal & np.isin(listed.day, past)
-        train = _some(before, self.train, "trips to learn from", rng)
-        before[train] = False
-        partners = _some(before, min(self.partners, int(before.sum())), "trips to splice with", rng)
+        left = listed.normal & np.isin(listed.day, past)
+        train = _some(left, self.train, "trips to learn from", rng)
+        left[train] = False
+        partners = _some(left, min(self.partners, int(left.sum())), "trips to splice with", rng)
         guards.no_trip_twice(train=train, normal=normal, partners=partners)
         guards.nobody_in_both(training_days=listed.day[train], test_days=listed.day[normal])
         got = gather(self.file, np.r_[train, normal, partners])

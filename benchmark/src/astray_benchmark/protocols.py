@@ -1,8 +1,8 @@
-"""Protocols as data: lists of cases, each of which is a pure function of its key.
+"""Protocols as data: each is a list of settings, which are drawn for every person and seed.
 
-A case is one draw (whom to test, the seed, the rate of anomalies, ...); what it stands for is made from the data set by
-:meth:`Dataset.trial`. Cases that several protocols share are run once: P5 looks at the scores of P1 or P2, P4 at those
-of P3, and P6 and P9 begin where P1 ends.
+A case is one draw (whom to test, the seed, the rate of anomalies, ...); :meth:`Dataset.trial` makes its trial from the
+data, as a pure function of its key. Cases that several protocols share are run once: P5 uses the scores of P1 or P2, P4
+those of P3, and P6 and P9 share cases with P1.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
+from astray_benchmark import guards
 from astray_benchmark.contenders import Lesson
 
 Value = float | str
@@ -34,17 +35,16 @@ HISTORIES = (5, 10, 20, 50)
 PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 """The shares of a trip that have been seen, for the observed-ratio curve."""
 
-
 _FAMILIES = {
     **{"": "person", LABELLED: LABELLED},
     **dict.fromkeys(STREAMS, "stream"),
     **dict.fromkeys(PAIRS, "pair"),
-}  # the others: of a pool
+}  # all other readings are of a pool
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a draw is of; the fields that do not apply to a data set stand at their defaults.
+    """How a draw is made; fields that do not apply to a data set keep their defaults.
 
     >>> Setting(rate=0.1, split="chronological").name
     'rate=0.1,split=chronological'
@@ -58,6 +58,10 @@ class Setting:
     history: int = 0  # number of training trips; 0 for all
     reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual; labelled
     injected: bool = False  # P3: every kind of injected anomaly, with the truth of every fix
+
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
+            raise DataError(f"a split {self.split!r}", remedy=f"give {' or '.join(SPLITS)}")
 
     @property
     def family(self) -> str:
@@ -101,30 +105,17 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a case stands for.
+    """The trips of a case. No method sees ``kind``, ``source`` and ``truth``.
 
-    Attributes
-    ----------
-    lesson
-        What may be learned from. Nothing of the test set is in it.
-    test
-        The trips to score, all submitted as the subject's own; of a stream in the order in which they come.
-    kind
-        One a test trip: what is wrong with it; empty for a normal trip. No method sees it.
-    source
-        One a test trip: whose trip it was before it was submitted, "agent/trajectory". No method sees it either.
-    truth
-        One a fix: whether it is anomalous; None where only the trip as a whole is.
-    folds
-        Where trips are scored that are also learned from: the fold of each training trip and of each test trip. Those
-        of a fold are scored by what was learned from the others.
+    ``folds`` are given where the trips to score are also learned from: the fold of each training trip, and of each test
+    trip. The trips of a fold are scored by what was learned from the other folds.
     """
 
-    lesson: Lesson
-    test: Trajectories
-    kind: NDArray[np.str_]
-    source: NDArray[np.str_]
-    truth: NDArray[np.bool_] | None = None
+    lesson: Lesson  # what may be learned from; nothing of the test set is in it
+    test: Trajectories  # all submitted as the subject's own; a stream is in the order in which its trips come
+    kind: NDArray[np.str_]  # what is wrong with each test trip; empty for a normal one
+    source: NDArray[np.str_]  # whose trip each was before it was submitted, "agent/trajectory"
+    truth: NDArray[np.bool_] | None = None  # whether each fix is anomalous; None where only whole trips are
     folds: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
@@ -136,9 +127,11 @@ class Trial:
             raise DataError(
                 "the truth of fixes is for what one model scores", remedy="leave it out where there are folds"
             )
+        for lesson, tested in self.parts():
+            guards.no_path_twice(lesson.train, self.test[tested])
 
     def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
-        """Yields what is learned from, and the positions of the test trips that are then scored."""
+        """Yields each lesson, and the positions of the test trips to score after it."""
         if self.folds is None:
             yield self.lesson, np.arange(len(self.test))
             return
@@ -148,7 +141,7 @@ class Trial:
 
 
 class Dataset(Protocol):
-    """Where trials come from; loaded once, then sent to every process."""
+    """Makes the trials of a data set. It is sent to every process."""
 
     @property
     def name(self) -> str:
@@ -190,7 +183,7 @@ PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
 
 
 def protocols(dataset: str, names: Iterable[str]) -> list[str]:
-    """Returns the protocols asked for, in their order; ``all`` is every one that the data set has.
+    """Returns the protocols asked for, in their order; ``all`` stands for every protocol of the data set.
 
     >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
     (['p2', 'p5'], ['p1', 'p3', 'p4', 'p5', 'p6', 'p7', 'p9'])
@@ -206,9 +199,9 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
 def chosen(
     dataset: str, names: Iterable[str], rates: Sequence[float] = (), splits: Sequence[str] = ()
 ) -> dict[str, tuple[Setting, ...]]:
-    """Returns the settings of some protocols with the rates and splits given, or with any: a study may run in parts.
+    """Returns the settings of some protocols, only those with the given rates and splits if there are any.
 
-    Protocols of which nothing is left are left out.
+    It leaves out protocols without any such setting.
 
     >>> [s.name for s in chosen("geolife", ["p1"], rates=[0.1])["p1"]]
     ['rate=0.1,split=random', 'rate=0.1,split=chronological']
@@ -239,10 +232,10 @@ def cases(
     rates: Sequence[float] = (),
     splits: Sequence[str] = (),
 ) -> list[Case]:
-    """Lists every case of some protocols once, all of one seed before the next: early results are worth reading.
+    """Lists every case of some protocols once, for ``rates`` and ``splits`` as in :func:`chosen`.
 
-    Those of a person follow each other: most have the same population, which is then featurised once. ``rates`` and
-    ``splits``: see :func:`chosen`.
+    All cases of one seed come before the next seed, so that early results are worth reading. The cases of a person
+    follow each other: most have the same population, which is then featurised once.
     """
     wanted = dict.fromkeys(s for settings in chosen(dataset.name, names, rates, splits).values() for s in settings)
     tested = {setting: dataset.subjects(setting) for setting in wanted}
@@ -257,14 +250,12 @@ def cases(
 
 
 def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
-    """Returns the first ``ratio`` of each trip's fixes, rounded up, two at least where there are two.
+    """Returns the first ``ratio`` of each trip's fixes, rounded up; at least two fixes if the trip has them.
 
     >>> trips = Trajectories.from_fixes(time=range(10), lat=[0] * 10, lon=[0] * 10)
     >>> prefixes(trips, 0.35).lengths
     array([4])
     """
-    if not 0.0 < ratio <= 1.0:
-        raise DataError(f"a prefix of {ratio}", remedy="give a share above 0 and up to 1")
     # The tolerance keeps 0.3 * 10 from being 4 fixes.
     return crop(trips, np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2))
 

@@ -1,8 +1,8 @@
-"""Running cases: spread over processes, each finished one a file, so that a run may stop and go on at any point.
+"""Runs cases in several processes; each finished case is a file, so that a run may stop and continue at any point.
 
-Under the results folder stand ``trips/``, ``fixes/``, ``prefixes/`` and ``streams/``, each with one Parquet file a case
-and method. A case is finished when its file in ``trips/`` is there, which is written last, whole or not at all. Why a
-case failed stands in ``failed/``.
+The results folder holds ``trips/``, ``fixes/``, ``prefixes/`` and ``streams/``, each with one Parquet file for a case
+and method. The file in ``trips/`` is written last, whole or not at all: a case that has it is finished. ``failed/``
+says why cases failed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -45,24 +46,23 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A job that was run: the seconds that passed, and what went wrong, if anything."""
+    """A job that was run."""
 
     job: Job
-    seconds: float
+    seconds: float  # on the clock
     error: str = ""
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     finished: int
     total: int
-    left: float  # seconds, not a number while nothing is known
+    left: float  # seconds
     last: Done
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a run did."""
 
     ran: int
@@ -79,56 +79,52 @@ def run(
     workers: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
-    """Run every method on every case that has no file yet; a stream is for the methods that follow streams.
+    """Runs every method on every case that has no file yet; streams only for the methods that follow streams.
 
-    What goes wrong in one case is kept in ``failed/`` for the report, and the others go on; the next run tries it
+    If a case fails, the run keeps the reason in ``failed/`` for the report and continues; the next run tries the case
     again. The results do not depend on the number of workers.
     """
     jobs = [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
     waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
+    rest = Counter(job.method for job in waiting)
     failed: list[Done] = []
     took: dict[str, list[float]] = {}
     for finished, done in enumerate(_performed(dataset, methods, waiting, out, workers), 1):
         took.setdefault(done.job.method, []).append(done.seconds)
+        rest[done.job.method] -= 1
         if done.error:
             failed.append(done)
         if progress is not None:
-            rest = {m.name: 0 for m in methods}
-            for job in waiting:
-                rest[job.method] += 1
-            rest = {name: n - len(took.get(name, ())) for name, n in rest.items()}
             left = time_left(took, rest, workers)
             progress(Progress(len(jobs) - len(waiting) + finished, len(jobs), left, done))
     return Outcome(len(waiting) - len(failed), len(jobs) - len(waiting), tuple(failed))
 
 
 def able(method: Contender, setting: Setting) -> bool:
-    """Returns True if a method is for draws of this kind: a stream, anything else, or both."""
+    """Returns True if a method is for draws of this family: a stream, anything else, or both."""
     return isinstance(method, StreamMethod if setting.family == "stream" else Method)
 
 
-def time_left(took: dict[str, list[float]], rest: dict[str, int], workers: int) -> float:
-    """Seconds until the rest is done: methods differ a hundredfold, so each is reckoned by its own mean.
+def time_left(took: Mapping[str, list[float]], rest: Mapping[str, int], workers: int) -> float:
+    """Estimates the seconds until the rest is done, for each method by its own mean: methods differ a hundredfold.
 
-    A method that has not been met yet is reckoned by the mean of those that have.
+    A method without a finished job is estimated by the mean of the others.
 
     >>> time_left({"lof": [2.0], "astray": [10.0, 14.0]}, {"lof": 3, "astray": 1, "new": 1}, workers=2)
     12.5
     """
-    if not took:
-        return float("nan")
     mean = {name: float(np.mean(seconds)) for name, seconds in took.items()}
     usual = float(np.mean(list(mean.values())))
-    return sum(n * mean.get(name, usual) for name, n in rest.items()) / max(1, workers)
+    return sum(n * mean.get(name, usual) for name, n in rest.items()) / workers
 
 
 # -------------------------------------------------------------------- one case
 
 
 def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame]:
-    """Fit a method on a trial and score it: the table of trips, and those of fixes and prefixes, or of a stream.
+    """Fits a method on a trial and scores it; returns the table of trips, and of fixes and prefixes or of a stream.
 
-    Times are processor seconds, so that a busy machine does not blur them.
+    Times are processor seconds, so that other programs hardly change them.
     """
     if isinstance(method, StreamMethod) and case.setting.family == "stream":
         return _streamed(trial, case, method)
@@ -170,7 +166,7 @@ def _key(case: Case, method: Contender) -> list[pl.Expr]:
 
 
 def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:
-    """Makes the table of trips: their scores, what they are, their rank in time, and the seconds that it took."""
+    """Makes the table of trips: their scores, kinds, sources and ranks in time, and the seconds of the method."""
     in_time = np.argsort(np.argsort(trial.test.columns["time"][trial.test.offsets[:-1]], kind="stable"))
     return scored.with_columns(
         *key,
@@ -187,9 +183,9 @@ def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds
 
 
 def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.DataFrame]:
-    """Follow a stream: each trip is scored and decided before anything is learned from it.
+    """Follows a stream: each trip is scored and decided before anything is learned from it.
 
-    The table of the stream says what was flagged, and how many answers were asked for after each trip.
+    The table of the stream says which trips were flagged, and how many answers the method asked for after each.
     """
     follower = method.begin(trial.lesson, case.seed)
     foreign = dict(zip(trial.test.ids, (trial.kind != "").tolist(), strict=True))
@@ -213,29 +209,24 @@ def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.Da
 def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
     """Scores the first tenth, two tenths, ... of each trip, and says whether its anomaly has begun by then."""
     test = trial.test
-    known = test.with_columns({"begun": np.asarray(truth, bool)})  # not for the method to see
+    marked = test.with_columns({"truth": truth})  # which the method must not see
     parts = []
     for ratio in PREFIXES:
-        seen, told = prefixes(test, ratio), prefixes(known, ratio)
-        inside = np.logical_or.reduceat(told.columns["begun"], told.offsets[:-1])
+        seen, known = prefixes(test, ratio), prefixes(marked, ratio)
         whole = ratio == PREFIXES[-1]
-        score = fitted.trips(seen)["score"] if whole else pl.Series(fitted.begun(seen)).fill_nan(None)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "score": score,
-                    "trip": np.arange(len(test), dtype=np.int32),
-                    "kind": trial.kind,
-                    "ratio": np.full(len(test), ratio),
-                    "begun": inside,
-                }
-            )
-        )
+        columns = {
+            "score": fitted.trips(seen)["score"] if whole else pl.Series(fitted.begun(seen)).fill_nan(None),
+            "trip": np.arange(len(test), dtype=np.int32),
+            "kind": trial.kind,
+            "ratio": np.full(len(test), ratio),
+            "begun": np.logical_or.reduceat(known.columns["truth"], known.offsets[:-1]),
+        }
+        parts.append(pl.DataFrame(columns))
     return pl.concat(parts)
 
 
 def write(out: Path, job: Job, tables: dict[str, pl.DataFrame]) -> None:
-    """Write a case's tables, that of the trips last."""
+    """Writes a case's tables, that of the trips last."""
     for name in sorted(tables, key=lambda name: name == TRIPS):
         path = out / name / job.path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,7 +236,7 @@ def write(out: Path, job: Job, tables: dict[str, pl.DataFrame]) -> None:
 
 
 def fail(out: Path, job: Job, why: str) -> None:
-    """Keep what went wrong with a case; a later success removes it."""
+    """Keeps the reason why a case failed; a later success removes it."""
     path = out / FAILED / job.path
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
@@ -253,7 +244,7 @@ def fail(out: Path, job: Job, why: str) -> None:
 
 
 def reason(error: Exception | SystemExit) -> str:
-    """Describes an error in a line; for one that is not astray's own, with its place outside of other packages.
+    """Describes an error in a line; an error that is not astray's own, with its last place outside other packages.
 
     >>> reason(AstrayError("no trips"))
     'AstrayError: no trips'
@@ -267,7 +258,7 @@ def reason(error: Exception | SystemExit) -> str:
 
 
 def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:
-    """Returns all results of a folder that are finished so far, as one lazy table; None if there are none."""
+    """Returns all finished results of a folder as one lazy table; None if there are none."""
     if not any((out / table).glob("**/*.parquet")):
         return None
     return pl.scan_parquet(out / table / "**/*.parquet", glob=True)
@@ -278,7 +269,7 @@ def results(out: Path, table: str = TRIPS) -> pl.LazyFrame | None:
 
 @dataclass
 class Worker:
-    """What a process keeps from job to job: the data, the methods, and the trial that was made last."""
+    """Runs jobs in a process, and keeps the last trial for the next job."""
 
     dataset: Dataset
     methods: Sequence[Contender]
@@ -286,35 +277,30 @@ class Worker:
     _last: tuple[Case, Trial] | None = field(default=None, init=False)
 
     def __call__(self, job: Job) -> Done:
-        """Run one job and write its files."""
-        began = time.perf_counter()
+        """Runs one job and writes its files."""
+        began, why = time.perf_counter(), ""
         try:
             if self._last is None or self._last[0] != job.case:
                 self._last = job.case, self.dataset.trial(job.case)
             method = next(m for m in self.methods if m.name == job.method)
             write(self.out, job, score(self._last[1], job.case, method))
-        except (Exception, SystemExit) as error:  # any error is reported, and the other cases go on
+        except (Exception, SystemExit) as error:  # the run reports any error and continues
             why = reason(error)
             fail(self.out, job, why)
-            return Done(job, time.perf_counter() - began, why)
-        return Done(job, time.perf_counter() - began)
+        return Done(job, time.perf_counter() - began, why)
 
 
 def _performed(
     dataset: Dataset, methods: Sequence[Contender], jobs: Sequence[Job], out: Path, workers: int
 ) -> Iterator[Done]:
-    """Run the jobs, in this process or in others, and give each as it is done.
+    """Runs the jobs, in this process or in others, and yields each when it is done.
 
-    Parallel over cases, one thread each: more threads a case are slower, and times would not compare.
+    Every case has one thread: several are slower, and times would not compare.
     """
     worker = Worker(dataset, methods, out)
     os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})  # new processes read them as they start
-    _one_thread()
+    if "torch" in sys.modules:  # if it is loaded later, it reads the environment
+        sys.modules["torch"].set_num_threads(1)
     # Closing the generator stops the workers after an error or an interrupt.
     with closing(spread(worker, jobs, min(workers, len(jobs)), ahead=len(jobs))) as done:
         yield from done
-
-
-def _one_thread() -> None:
-    if "torch" in sys.modules:  # what is loaded later reads the environment
-        sys.modules["torch"].set_num_threads(1)

@@ -1,8 +1,8 @@
-"""Trials on simulated cities: the truth of every fix is known, and a seed makes the same city again.
+"""Trials on simulated cities, where the truth of every fix is known.
 
-Every seed is another city. Half of its people are tested; the other half are the population of the background and the
-strangers that a shared reward is learned from. Trips submitted as somebody else's are those of tested people, so
-no person is in both groups.
+Every seed is another city, and the same seed makes the same city again. Half of its people are tested; the other half
+are the population of the background and the strangers that a shared reward is learned from. Foreign trips are those of
+other tested people, so no person is in both groups.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.grouping import FIX_COLUMNS
 from astray.core.trajectories import Trajectories
 from astray.simulate import ANOMALY_KINDS, Simulation, city
 from astray_benchmark import guards
+from astray_benchmark.array_types import Ints
 from astray_benchmark.contenders import Lesson, Strangers
 from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, submitted
 
-Ints = NDArray[np.int64]
-
 TEST_SHARE = 0.25  # of a person's trips
-SUBSTITUTED = 1 / 3  # of the unseen trips, in P3, are the ones that something goes wrong in
-INTERVAL = 5.0  # seconds between fixes, typical for everybody: recorders that differ would tell whose a trip is
+SUBSTITUTED = 1 / 3  # of the unseen trips are changed into anomalies, in P3
+INTERVAL = 5.0  # seconds between the fixes of everybody: different recorders would tell whose a trip is
 INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is too short
 
 
@@ -37,28 +37,15 @@ INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is t
 class Simulated:
     """People of simulated cities.
 
-    Parameters
-    ----------
-    people
-        How many are tested in each city; as many again live there.
-    days
-        For how many days.
-
-    Examples
-    --------
     >>> data = Simulated(people=2, days=14)
     >>> trial = data.trial(Case(Setting(rate=0.2), "p01", seed=0))
     >>> sorted(set(trial.kind.tolist())), trial.test.agents, trial.lesson.population.agents
     (['', 'agent-swap'], ['p01'], ['p02', 'p03'])
     """
 
-    people: int = 10
+    people: int = 10  # how many are tested in each city; as many again live there
     days: int = 90
-
-    @property
-    def name(self) -> str:
-        """Returns its name on the command line."""
-        return "simulated"
+    name: ClassVar[str] = "simulated"
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -70,7 +57,7 @@ class Simulated:
         """Returns a hash of the first city's trips."""
         trips = _city(self.people, self.days, 0).trips
         digest = hashlib.sha256()
-        for column in ("time", "lat", "lon"):
+        for column in FIX_COLUMNS:
             digest.update(np.round(trips.columns[column], 5).tobytes())
         return digest.hexdigest()
 
@@ -83,14 +70,19 @@ class Simulated:
         s, sim = case.setting, _city(self.people, self.days, case.seed)
         trips = sim.trips
         rng = np.random.default_rng([case.seed, 1, int(case.subject[1:])])
-        train, unseen = split(trips, case.subject, s.split, TEST_SHARE, rng)
+        own = np.flatnonzero(trips.agent_ids == case.subject)
+        if s.split == "chronological":
+            own = own[np.argsort(trips.columns["time"][trips.offsets[own]], kind="stable")]
+        else:
+            own = rng.permutation(own)
+        train, unseen = np.split(own, [len(own) - round(TEST_SHARE * len(own))])
         tested = np.isin(trips.agent_ids, self.subjects(s))
         crowd = trips[~tested]
         others = rng.permutation(np.flatnonzero(tested & (trips.agent_ids != case.subject)))
         if s.injected:
             foreign = np.zeros(0, np.int64)
             unseen, changed = np.split(unseen, [len(unseen) - round(SUBSTITUTED * len(unseen))])
-            wrong = _gone_wrong(sim, changed, others, anomalies_for(len(unseen), s.rate), rng)
+            wrong = _anomalies(sim, changed, others, anomalies_for(len(unseen), s.rate), rng)
         elif s.reading == "intruder":
             foreign = intruder(trips, others, min(INTRUDED, len(unseen) // 2), rng)
             others = np.setdiff1d(others, foreign)
@@ -117,7 +109,6 @@ class Simulated:
             order = np.random.default_rng([case.seed, 2, int(case.subject[1:])]).permutation(len(test))
         test = test[order]
         learned = in_time(Trajectories.concat([trips[np.sort(train)], submitted(trips, strays, along)]))
-        guards.no_path_twice(learned, test)
         lesson = Lesson(
             claim(learned, case.subject, "trip"),
             crowd,
@@ -132,30 +123,30 @@ class Simulated:
         )
 
 
-def _gone_wrong(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.random.Generator) -> Trajectories:
+def _anomalies(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.random.Generator) -> Trajectories:
     """Makes anomalies of some of a person's trips: ``wanted`` of each kind, fewer where they do not fit.
 
-    They are the injections of P3 into recorded trips and, with names that begin with "driven ", the simulator's own, in
-    which somebody really drives the other way on its streets.
+    They are the injections of P3 and, with names that begin with "driven ", the simulator's own anomalies, in which
+    somebody really drives the other way on its streets.
     """
     trips = sim.trips
     person = str(trips.agent_ids[mine[0]])
     half = len(mine) // 2
     parts = []
     for kind, change in INJECTORS.items():
-        if kind != "agent-swap":  # the driven one is the same
+        if kind != "agent-swap":  # the simulator's is the same
             own = trips[rng.permutation(mine[half:] if kind in NEED_A_POOL else mine)]
             pool = {"pool": trips[mine[:half]]} if kind in NEED_A_POOL else {}
             made = change(own, rng, most=wanted, **pool)
             if len(made.source):
                 parts.append(_labelled(made.trips, kind, made.truth))
-    # Others' trips stand by, so that agent-swap has somebody to take them from.
+    # The simulator's agent-swap takes trips of the others.
     given = trips[np.r_[mine, others[: 2 * len(mine)]]]
     for kind in ANOMALY_KINDS:
         try:
             driven = sim.inject(given, (kind,), rate=wanted / len(mine), seed=int(rng.integers(2**31)))
         except DataError:
-            continue  # this kind fits none of the trips
+            continue  # no trip can carry this kind
         hit = np.flatnonzero((driven.agent_ids == person) & (driven.context["kind"] == kind))[:wanted]
         if len(hit):
             parts.append(_labelled(driven[hit], f"driven {kind}", driven[hit].columns["anomalous"]))
@@ -165,24 +156,11 @@ def _gone_wrong(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.
 def _labelled(
     trips: Trajectories, kind: str, anomalous: NDArray[np.bool_] | None = None, source: Sequence[str] | None = None
 ) -> Trajectories:
-    """Returns the fixes of some trips and which are anomalous; by default all fixes of a trip are, or none."""
-    columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
+    """Returns the fixes of trips of a kind, marked as anomalous; by default all are, or none if the kind is empty."""
+    columns = {name: trips.columns[name] for name in FIX_COLUMNS}
     columns["anomalous"] = np.full(trips.n_rows, bool(kind)) if anomalous is None else anomalous
     said = {"kind": [kind] * len(trips), "source": list(map(str, trips.ids)) if source is None else source}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, said)
-
-
-def split(trips: Trajectories, person: str, how: str, test_share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Splits a person's trips into those to learn from and to test on: at random, or the last ones."""
-    own = np.flatnonzero(trips.agent_ids == person)
-    if how == "chronological":
-        own = own[np.argsort(trips.columns["time"][trips.offsets[own]], kind="stable")]
-    elif how == "random":
-        own = rng.permutation(own)
-    else:
-        raise DataError(f"a split {how!r}", remedy="give random or chronological")
-    held = round(test_share * len(own))
-    return own[: len(own) - held], own[len(own) - held :]
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""Parts of trials that the data sets share: whose trips are submitted, when, under which names, in which order."""
+"""Parts of trials that the data sets share: which foreign trips are submitted when, under which names and order."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.grouping import FIX_COLUMNS
 from astray.core.trajectories import Trajectories
-from astray_benchmark import guards
+from astray_benchmark.array_types import Ints
 from astray_benchmark.contenders import Lesson
 from astray_benchmark.injectors import WEEK, submitted_as
 from astray_benchmark.protocols import Trial
 
-Ints = NDArray[np.int64]
-
 
 def anomalies_for(normal: int, rate: float) -> int:
-    """Returns how many anomalies beside ``normal`` trips make a rate; one at least.
+    """Returns how many anomalies beside ``normal`` trips make a rate; at least one.
 
     >>> anomalies_for(190, 0.05), anomalies_for(90, 0.1)
     (10, 10)
@@ -25,14 +24,14 @@ def anomalies_for(normal: int, rate: float) -> int:
 
 
 def in_time(trips: Trajectories) -> Trajectories:
-    """Sorts trips by their starts, so that the place in the set does not betray strays."""
+    """Sorts trips by their starts, so that the place in the set does not betray foreign trips."""
     return trips[np.argsort(trips.columns["time"][trips.offsets[:-1]], kind="stable")]
 
 
 def claim(trips: Trajectories, person: str, prefix: str) -> Trajectories:
     """Renames trips as one person's own, under names that tell nothing."""
     ids = [f"{prefix}-{i:05d}" for i in range(len(trips))]
-    columns = {name: trips.columns[name] for name in ("time", "lat", "lon")}
+    columns = {name: trips.columns[name] for name in FIX_COLUMNS}
     return Trajectories(columns, trips.offsets, np.full(len(trips), person), ids)
 
 
@@ -50,14 +49,9 @@ def shuffled(
     rng: np.random.Generator,
 ) -> Trial:
     """Makes a trial whose test trips, submitted as the subject's own, stand in an order that tells nothing."""
-    guards.no_path_twice(lesson.train, test)
     source = np.array(list(map(str, test.ids)))
     order = rng.permutation(len(test))
-    columns = {name: test.columns[name] for name in ("time", "lat", "lon")}
-    marked = Trajectories(
-        columns | {"truth": np.zeros(test.n_rows, np.bool_) if truth is None else truth},
-        *(test.offsets, test.agent_ids, test.trajectory_ids),
-    )[order]
+    marked = test.with_columns({"truth": np.zeros(test.n_rows, np.bool_) if truth is None else truth})[order]
     claimed = claim(marked, str(lesson.train.agent_ids[0]), "test")
     return Trial(lesson, claimed, kind[order], source[order], None if truth is None else marked.columns["truth"])
 
@@ -77,10 +71,10 @@ def intruder(trips: Trajectories, foreign: Ints, wanted: int, rng: np.random.Gen
 
 
 def intrusion(own: int, foreign: int, rng: np.random.Generator) -> Ints:
-    """Draws when an intruder's trips come: half of twice as many in a row, somewhere in the middle of the stream.
+    """Draws when an intruder's trips come: half of 2 ``foreign`` trips in a row, in the middle of the stream.
 
-    Gives, for each foreign trip, the number of the own one on whose day it is made. The stream is then put in the order
-    of time, so that the order of its trips and their dates say the same.
+    Returns, for each foreign trip, the number of the own trip on whose day it is made. The stream is then put in the
+    order of time, so that the order of its trips and their dates agree.
 
     >>> intrusion(8, 2, np.random.default_rng(0)).tolist()
     [7, 7]

@@ -1,4 +1,4 @@
-"""astray in parts: the default with one thing changed at a time, as data."""
+"""The variants of the ablation: astray's default with one thing changed at a time, as data."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 WHOLE = "astray"
-"""What every variant differs from in one thing."""
+"""The default, from which every variant differs in one thing."""
 
 PRETRAINED: Mapping[str, Any] = {"preset": "shared", "sharing": {"max_agents": 1}}
-"""One agent cannot be told from others: so the shipped reward learns nothing, and only counts where they go."""
+"""One agent cannot be compared with others, so the shipped reward learns nothing, and only counts where others go."""
 
 VARIANTS: dict[str, Mapping[str, Any]] = {
     "look for: place alone": {"look_for": ("place",)},
@@ -20,7 +20,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "encoder: raw": {"encoder": "raw"},
     "preset: kdd19": {"preset": "kdd19"},
 }
-"""Options of an :class:`~astray.Detector`; the population is at hand in all of them.
+"""Options of an :class:`~astray.Detector`, which also gets the population.
 
-The reward of the last three is the person's own, and of steps: the shared one does not know what they see.
+The last three learn the person's own reward of steps, because the shared reward does not know their features.
 """

@@ -1,4 +1,4 @@
-"""Baselines: what a sequential anomaly detector is compared with, behind one interface.
+"""Baselines: the detectors that astray is compared with, behind one interface.
 
 >>> sorted(BASELINES)  # doctest: +ELLIPSIS
 ['cell-counts', 'cell-trigram', 'fnn-ae', 'iforest', ...]
@@ -46,7 +46,7 @@ COMPARISONS: dict[str, Callable[..., Comparison]] = {
     "pyod-ecod-familiarity": FamiliarityOutlier,
     "pyod-knn-familiarity": partial(FamiliarityOutlier, kind="knn"),
 }
-"""Those that need other people's trips, too: ``fit(train, population)``."""
+"""Baselines that also need other people's trips: ``fit(train, population)``."""
 
 GENERATORS: dict[str, Callable[..., CellGenerator]] = {
     "lm-tad": CellTransformer,
@@ -54,7 +54,7 @@ GENERATORS: dict[str, Callable[..., CellGenerator]] = {
     "gm-vsae": MixtureSequenceAutoencoder,
     "gm-vsae-alone": partial(MixtureSequenceAutoencoder, alone=True),
 }
-"""Those that first learn from other people's trips, if they are given and it is not ``-alone``."""
+"""Baselines that first learn from other people's trips, if there are any and the name has no ``-alone``."""
 
 __all__ = [
     "BASELINES",

@@ -1,14 +1,14 @@
-"""The interface of every baseline: fit on trips, score steps, score trips.
+"""The base of every baseline: fit on trips, score steps, score trips.
 
-A baseline is given what the reward is given: the same trips, cut at the same gaps, resampled to an interval, and for
-each step the paper's state and action (location, start, time since the start, velocity).
+A baseline gets what the reward gets: the same trips, cut at the same gaps, resampled to an interval, and for each step
+the paper's state and action (location, start, time since the start, velocity).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,49 +19,30 @@ from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.paths import resample
 from astray.features.steps import Steps
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Array, Floats
 
 
 class StepScores(NamedTuple):
-    """The anomaly of every step, high = anomalous, and the position of the trip that the step is of."""
+    """The anomaly of every step, high = anomalous, and the position of its trip."""
 
     anomaly: Floats
     trip: NDArray[np.int64]
 
 
-class Baseline(Protocol):
-    """What a table of results needs of a detector."""
-
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-
-    def fit(self, train: Trajectories) -> Self:
-        """Learn what is normal from trips that are taken to be so."""
-
-    def score_steps(self, trips: Trajectories) -> StepScores:
-        """Returns the anomaly of every step."""
-
-    def score_samples(self, trips: Trajectories) -> Floats:
-        """Returns one score a trip, high = normal."""
-
-
 class Scaling(NamedTuple):
-    """The centre and spread of each feature in the training set."""
+    """The mean and spread of each feature in the training set."""
 
     mean: Floats
     scale: Floats
 
     @classmethod
     def of(cls, features: Array) -> Scaling:
-        """Measure some features; a constant one is left at zero instead of divided by nothing."""
+        """Measures features; a constant one gets the spread 1, so that it becomes zero."""
         spread = features.std(axis=0, dtype=np.float64)
         return cls(features.mean(axis=0, dtype=np.float64), np.where(spread > 1e-6, spread, 1.0))
 
     def standardise(self, features: Array) -> Floats:
-        """Features with mean 0 and variance 1 over the training set."""
+        """Returns features that have mean 0 and variance 1 over the training set."""
         return np.asarray((features - self.mean) / self.scale)
 
 
@@ -69,14 +50,14 @@ class Rows(NamedTuple):
     """Steps as a baseline takes them, one a row."""
 
     features: Floats  # the paper's state and action, standardised over the training set
-    steps: Steps  # what they were made of, in metres and seconds
-    path: NDArray[np.int64]  # which stretch without a gap each step is of; a trip may have several
-    around: Projection  # how metres become degrees
+    steps: Steps  # in metres and seconds
+    path: NDArray[np.int64]  # the stretch without a gap that each step is of; a trip may have several
+    around: Projection  # from metres to degrees
 
 
 @dataclass(eq=False)
-class StepDetector(ABC):
-    """A baseline that gives every step an anomaly score; a trip's score is minus the mean over its steps.
+class Baseline(ABC):
+    """A detector that gives every step an anomaly score; a trip's score is minus the mean over its steps.
 
     Parameters
     ----------
@@ -88,9 +69,9 @@ class StepDetector(ABC):
     Attributes
     ----------
     featurizer_
-        How fixes become steps: centred on the training set.
+        Turns fixes into steps; it is centred on the training set.
     scaling_
-        The training set's centre and spread of each feature.
+        The training set's mean and spread of each feature.
     """
 
     interval: float = 30.0
@@ -105,14 +86,14 @@ class StepDetector(ABC):
 
     @abstractmethod
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
-        """Learn from the training steps."""
+        """Learns from the training steps."""
 
     @abstractmethod
     def _anomaly(self, rows: Rows) -> Array:
         """Returns the anomaly of every step, high = anomalous."""
 
     def fit(self, train: Trajectories) -> Self:
-        """Learn what is normal from trips that are taken to be so."""
+        """Learns what is normal from trips that are taken as normal."""
         rng = np.random.default_rng(self.seed)
         featurizer = Featurizer.of(train, FeaturizerConfig(encoder="raw", interval=self.interval), rng)
         steps, path = self._moves(featurizer, train)
@@ -129,7 +110,7 @@ class StepDetector(ABC):
         return self
 
     def featurize(self, trips: Trajectories) -> Rows:
-        """Returns the steps of some trips, row by row what :meth:`score_steps` scores."""
+        """Returns the steps of trips, which :meth:`score_steps` scores row by row."""
         if self.featurizer_ is None or self.scaling_ is None:
             raise NotFittedError(f"{self.name} has not been fitted yet", remedy="call fit with normal trips first")
         if not len(trips):
@@ -154,7 +135,7 @@ class StepDetector(ABC):
         return StepScores(np.asarray(anomaly, np.float64), rows.steps.trip.astype(np.int64))
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """Returns one score a trip, high = normal: minus the mean anomaly of its steps; not a number if it has none."""
+        """Returns a score for each trip, high = normal: minus the mean anomaly of its steps; NaN if it has none."""
         anomaly, trip = self.score_steps(trips)
         with np.errstate(invalid="ignore"):
             return -np.bincount(trip, anomaly, len(trips)) / np.bincount(trip, minlength=len(trips))

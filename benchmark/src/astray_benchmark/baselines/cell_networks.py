@@ -1,4 +1,4 @@
-"""Networks that say how probable each cell of a trip is after those before it: a transformer, and an autoencoder.
+"""Networks that predict each cell of a trip from the cells before it: a transformer, and an autoencoder.
 
 Both take sequences of (cell, agent), two whole numbers a step, and learn by
 :func:`~astray_benchmark.baselines.networks.train_to_plateau`. The loss of a step is minus its cell's log probability.
@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.networks import Network, Sequences
 
-Array = NDArray[Any]
-
-UNKNOWN = 0  # the number that all cells share which are not in the vocabulary
-FEW_CELLS = 1500  # with at most this many cells, training normalises over all of them; with more, over a sample
+UNKNOWN = 0  # the number of every cell that is not in the vocabulary
+FEW_CELLS = 1500  # up to this number of cells, training normalises over all of them; above, over a sample
 SAMPLED = 512  # cells in that sample, for each true cell of a training step
-UNEVEN = 0.1  # the weight of components being used unevenly, theirs
+UNEVEN = 0.1  # the paper's weight of the term for components that are used unevenly
 AT_ONCE = 4_000_000  # probabilities that are held in memory at once
 
 
 class CellTable(nn.Module):
-    """An embedding of each cell, by which it is read and (with a bias) predicted."""
+    """An embedding of each cell, used to read it and (with a bias) to predict it."""
 
     frequency: Tensor
 
@@ -39,7 +37,7 @@ class CellTable(nn.Module):
         self.register_buffer("frequency", torch.ones(n_cells))
 
     def grow(self, n_cells: int, counts: Array) -> None:
-        """Add cells with random embeddings, and count how often each occurs in what is learned from next."""
+        """Adds cells with random embeddings; ``counts`` says how often each cell occurs in the next training set."""
         fresh = n_cells - len(self.bias)
         width = self.embedding.shape[1]
         rows = torch.randn(fresh, width) / math.sqrt(width)
@@ -48,10 +46,10 @@ class CellTable(nn.Module):
         self.frequency = torch.from_numpy(counts.astype(np.float32)) + 1.0
 
     def surprise(self, state: Tensor, cell: Tensor) -> Tensor:
-        """Minus the log probability of cells (n) after states (n, width); estimated, in training, where cells are many.
+        """Returns minus the log probability of cells (n) after states (n, width); in training, an estimate if many.
 
-        The estimate is the sampled softmax (Jean et al. 2015): the sum over all other cells is estimated by some that
-        are drawn as often as they are met. An unknown cell is one of as many as there are known ones.
+        The estimate is the sampled softmax (Jean et al. 2015): cells drawn by their frequency stand for all other
+        cells. An unknown cell is taken as one of as many cells as are known.
         """
         unknown = (cell == UNKNOWN) * math.log(len(self.bias))
         if self.training and len(self.bias) > FEW_CELLS:
@@ -78,7 +76,7 @@ class CellNetwork(Network):
     table: CellTable
 
     def grown(self, n_cells: int, counts: Array) -> Self:
-        """Returns a copy that knows further cells, to go on learning."""
+        """Returns a copy that knows further cells."""
         further = copy.deepcopy(self)
         further.table.grow(n_cells, counts)
         return further
@@ -89,10 +87,10 @@ def _known(rows: Array) -> Tensor:
 
 
 class Block(nn.Module):
-    """A layer of a transformer: attention to what came before, then a network for each place on its own.
+    """A layer of a transformer: attention to earlier places, then a network for each place on its own.
 
-    Nothing is dropped within the attention, nor between the two layers of the network: the fast kernels could not be
-    used, and most of the time would go into drawing what to drop.
+    There is no dropout within the attention, nor between the two layers of the network: it would rule out the fast
+    kernels, and drawing it would take most of the time.
     """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -105,7 +103,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """States (sequences, places, width) after this layer."""
+        """Returns the states (sequences, places, width) after this layer."""
         n, length, width = x.shape
         query, key, value = self.attended(self.norms[0](x)).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         seen = F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2)
@@ -117,14 +115,7 @@ class Block(nn.Module):
 class Transformer(CellNetwork):
     """A causal transformer: the agent is the first token, and each cell is predicted from it and the cells before.
 
-    Parameters
-    ----------
-    n_cells, n_agents
-        How many there are.
-    longest
-        The longest sequence.
-    width, layers, heads, dropout
-        Its size. The feed-forward layers are four times as wide.
+    ``longest`` is the length of the longest sequence. The feed-forward layers are four times as wide as ``width``.
     """
 
     def __init__(
@@ -146,26 +137,19 @@ class Transformer(CellNetwork):
 
     @torch.no_grad()
     def new_agent(self, number: int) -> None:
-        """Let an agent that was never met begin as the mean of the others."""
+        """Makes the embedding of an agent that was never met: the mean of the others."""
         others = [i for i in range(self.agents.num_embeddings) if i != number]
         if others:
             self.agents.weight[number] = self.agents.weight[others].mean(dim=0)
 
 
 class MixtureAutoencoder(CellNetwork):
-    """A variational autoencoder of sequences whose prior is a mixture of Gaussians: a component a kind of route.
+    """A variational autoencoder of sequences whose prior is a mixture of Gaussians: one component for a kind of route.
 
     One GRU reads the cells into q(z | trip), another writes them from z, each cell from those before it. The loss is
-    the evidence bound, as the code of Liu et al. (2020) has it, with its weights: the mean surprise of a cell, plus how
-    far q(z | trip) is from the components that it may be of, the mean over dimensions divided by their number, plus a
-    tenth of how unevenly the components are used. All components have the variance 1.
-
-    Parameters
-    ----------
-    n_cells
-        How many there are.
-    width, hidden, code, components
-        Of embeddings, of both GRUs, of z, and of the prior.
+    the evidence bound with the terms and weights of the code of Liu et al. (2020): the mean surprise of a cell; the
+    distance of q(z | trip) from the components, the mean over dimensions divided by their number; and a tenth of a
+    measure of how unevenly the components are used. All components have the variance 1. ``code`` is the dimension of z.
     """
 
     def __init__(self, n_cells: int, width: int, hidden: int, code: int, components: int) -> None:
@@ -192,7 +176,7 @@ class MixtureAutoencoder(CellNetwork):
         return surprise + self._far_from_prior(z, mean, log_variance)[:, None].expand_as(cell)[known]
 
     def best_component(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """Returns the surprise of each step if the trip is of the component that explains it best."""
+        """Returns the surprise of each step, if the component that explains the trip best has generated it."""
         cell, known = x[..., 0], _known(rows)
         trip = torch.arange(len(x))[:, None].expand_as(cell)[known]
         found = torch.stack([self._written(c.expand(len(x), -1), cell, known) for c in self.centres])
@@ -200,7 +184,7 @@ class MixtureAutoencoder(CellNetwork):
         return found[total.argmin(dim=0)[trip], torch.arange(len(trip))]
 
     def place(self, centres: Array) -> None:
-        """Let the components begin at these codes, and learn with them from now on."""
+        """Sets the centres of the components, which the loss uses from now on."""
         self.centres = nn.Parameter(torch.from_numpy(centres.astype(np.float32)))
         self.plain = False
 
@@ -227,13 +211,13 @@ class MixtureAutoencoder(CellNetwork):
         away = (mean[:, None] - self.centres).square().mean(dim=2)
         share = torch.softmax(-0.5 * (z[:, None] - self.centres).square().sum(dim=2), dim=1)  # q(c | trip)
         gaussian = 0.5 * ((share * away).sum(dim=1) + (log_variance.exp() - log_variance - 1.0).mean(dim=1))
-        used = share.mean(dim=0)  # each component by so much of these trips
+        used = share.mean(dim=0)  # the share of these trips that is of each component
         uneven = (used * torch.log(used + 1e-10)).sum() + math.log(len(self.centres))
         return gaussian / z.shape[1] + UNEVEN * uneven
 
 
 class Generation(Network):
-    """What a mixture autoencoder makes of trips that it generates from a component instead of reproducing them."""
+    """Scores trips by a mixture autoencoder that generates them from a component instead of reproducing them."""
 
     def __init__(self, network: MixtureAutoencoder) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
-"""Trips as sequences of cells: how often each cell was met before, and which cell follows which.
+"""Trips as sequences of cells: how often trips entered each cell, and which cell follows which.
 
-Cells are those of the grid of the earth. A trip's cells are those that it enters, one after the other; standing in one
-counts once, however long. Between two points a trip goes in a straight line.
+The cells are those of one grid over the earth. A trip's cells are those that it enters, one after the other; a stop in
+a cell counts once, however long. Between two points a trip goes in a straight line.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +18,27 @@ from astray.features.featurizer import Featurizer
 from astray.features.grid import cells
 from astray.features.paths import resample, trace
 from astray.features.steps import Steps
-from astray_benchmark.baselines.baseline import Rows, StepDetector
+from astray_benchmark.array_types import Array
+from astray_benchmark.baselines.baseline import Baseline, Rows
 
-Array = NDArray[Any]
 Keys = NDArray[np.int64]
 
-A_CELL = 3.0  # points in a cell, at least, of a trip that crosses it
-NOWHERE = -1  # what stands before the first cell of a path
+A_CELL = 3.0  # a trip that crosses a cell gets at least this number of points in it
+NOWHERE = -1  # the cell before the first one of a path
 
 
 def cell_keys(projection: Projection, places: Array, size: float) -> Keys:
     """Returns the cells of places in metres, one number each; the numbering is the same everywhere on earth."""
     row, column = cells(projection.to_grid(places), size, 0.0)
     return np.asarray((row.astype(np.int64) << 32) + column.astype(np.int64))
+
+
+def look_up(keys: Keys, values: Array, wanted: Array) -> Array:
+    """Returns the values of ``wanted`` keys; 0 where a key is unknown. ``keys`` are sorted."""
+    if not len(keys):
+        return np.zeros(len(wanted), values.dtype)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], values.dtype.type(0))
 
 
 def joined(*keys: Array) -> Keys:
@@ -50,7 +58,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, keys: Array) -> Counts:
-        """Count keys.
+        """Counts keys.
 
         >>> Counts.of(np.array([7, 7, 9]))(np.array([9, 8, 7])).tolist()
         [1.0, 0.0, 2.0]
@@ -60,10 +68,7 @@ class Counts(NamedTuple):
 
     def __call__(self, keys: Array) -> NDArray[np.float64]:
         """Returns the counts of keys."""
-        if not len(self.keys):
-            return np.zeros(len(keys))
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[at] == keys, self.counts[at], 0.0)
+        return look_up(self.keys, self.counts, keys)
 
 
 class Sequence(NamedTuple):
@@ -87,10 +92,11 @@ class Sequence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trigram:
-    """How probable a cell is after two others, or after one, or at all, as far as that is known.
+    """How probable a cell is after the two cells before it.
 
-    Each backs off to the next by the rule of Witten and Bell (1991): the more different cells have followed, the more
-    probable is one that never did. In the end every cell is as probable as any, or as it is ``beyond``.
+    If these two are rare, the model backs off to one cell before, and then to none, by the rule of Witten and Bell
+    (1991): the more different cells have followed, the more probable is a new one. In the end all cells are equally
+    probable, or as probable as in ``beyond``.
 
     Examples
     --------
@@ -107,7 +113,7 @@ class Trigram:
 
     @classmethod
     def of(cls, met: Sequence, beyond: Trigram | None = None) -> Trigram:
-        """Count what followed what."""
+        """Counts which cell followed which."""
         grams, contexts, followers = [], [], []
         for context in _contexts(met):
             gram = joined(context, met.cell)
@@ -118,7 +124,7 @@ class Trigram:
         return cls((*grams,), (*contexts,), (*followers,), beyond)  # type: ignore[arg-type]
 
     def log_probability(self, met: Sequence, order: int = 3) -> NDArray[np.float64]:
-        """Returns each cell's probability after the two cells before it (order 3), after one (2), or after any (1)."""
+        """Returns each cell's log probability after two cells (order 3), after one (order 2), or alone (order 1)."""
         if self.beyond is None:
             probability = np.full(len(met.cell), 1.0 / (len(self.grams[0].keys) + 1.0))
         else:
@@ -141,7 +147,7 @@ def entered(
 ) -> tuple[Steps, NDArray[np.int64]]:
     """Returns the steps by which trips enter cells, and the path of each; a path's first move counts as an entry.
 
-    ``interval`` is what trips are resampled to, in seconds.
+    Trips are resampled to ``interval`` seconds.
     """
     paths = trace(resample(featurizer.paths(fixes), interval), cell / A_CELL)
     kept = np.ones(paths.n_rows, np.bool_)
@@ -153,13 +159,13 @@ def entered(
 
 
 @dataclass(eq=False)
-class CellDetector(StepDetector):
-    """A baseline that looks at the cells that a trip enters.
+class CellDetector(Baseline):
+    """A baseline of the cells that a trip enters.
 
     Parameters
     ----------
     cell
-        Their size in metres.
+        The size of a cell in metres.
     """
 
     interval: float = 15.0
@@ -179,14 +185,11 @@ class CellDetector(StepDetector):
 
 @dataclass(eq=False)
 class CellCounts(CellDetector):
-    """The mean over a trip's cells of the logarithm of how many trips went through them."""
+    """The mean logarithm, over a trip's cells, of the number of trips that went through each."""
 
-    counts_: Counts | None = field(default=None, init=False, repr=False)
+    counts_: Counts = field(init=False, repr=False)
 
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return "cell counts"
+    name: ClassVar[str] = "cell counts"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         cell = self.cells(rows)
@@ -194,7 +197,6 @@ class CellCounts(CellDetector):
         self.counts_ = Counts.of(cell[once])
 
     def _anomaly(self, rows: Rows) -> Array:
-        assert self.counts_ is not None
         return -np.log1p(self.counts_(self.cells(rows)))
 
 
@@ -202,23 +204,19 @@ class CellCounts(CellDetector):
 class CellTrigram(CellDetector):
     """How improbable each cell of a trip is after the two before it: a trigram that backs off (:class:`Trigram`)."""
 
-    model_: Trigram | None = field(default=None, init=False, repr=False)
+    model_: Trigram = field(init=False, repr=False)
 
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return "cell trigram"
+    name: ClassVar[str] = "cell trigram"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         self.model_ = Trigram.of(self.sequence(rows))
 
     def _anomaly(self, rows: Rows) -> Array:
-        assert self.model_ is not None
         return -self.model_.log_probability(self.sequence(rows))
 
 
 @dataclass(eq=False)
-class TripLength(StepDetector):
+class TripLength(Baseline):
     """How long a trip is, on a logarithmic scale, against the median: the longer, the more anomalous.
 
     All steps of a trip have the same anomaly.
@@ -227,10 +225,7 @@ class TripLength(StepDetector):
     interval: float = 15.0
     usual_: float = field(default=0.0, init=False, repr=False)
 
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return "length"
+    name: ClassVar[str] = "length"
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         lengths = self._lengths(rows)

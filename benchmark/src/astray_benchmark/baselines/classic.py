@@ -1,35 +1,33 @@
-"""Outlier detectors for single points: neighbours, local density, a boundary, random cuts. They need scikit-learn."""
+"""Outlier detectors of scikit-learn for single points: neighbours, local density, a boundary, random cuts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from astray_benchmark.baselines.baseline import Rows, StepDetector
+from astray_benchmark.array_types import Array
+from astray_benchmark.baselines.baseline import Baseline, Rows
 from astray_benchmark.libraries import library
-
-Array = NDArray[Any]
 
 
 @dataclass(eq=False)
-class KNNLocation(StepDetector):
-    """The mean distance to the nearest places where the agent has been, on a logarithmic scale: the one to beat.
+class KNNLocation(Baseline):
+    """The mean distance to the nearest places where the agent has been, on a logarithmic scale: the rival to beat.
 
     The logarithm of a neighbour distance is, up to a factor and a constant, minus the logarithm of the density that the
     neighbours estimate (Loftsgaarden and Quesenberry 1965), so that a trip's score is the mean log-likelihood of its
-    places. In plain metres one far excursion outweighs all else in its trip, and the few of them in a training set all
-    else in the spread of the scores.
+    places. In plain metres one far excursion would outweigh the rest of its trip, and the few far excursions of a
+    training set would dominate the spread of its scores.
 
     Parameters
     ----------
     neighbours
         How many of the nearest places.
     start
-        Look for places that were reached from near the same start: the distance is then one in four dimensions.
+        Compare start and place together: the distance is then one in four dimensions.
 
     Examples
     --------
@@ -61,7 +59,7 @@ class KNNLocation(StepDetector):
     def _anomaly(self, rows: Rows) -> Array:
         distances, _ = self.index_.kneighbors(self._places(rows))
         metres = np.asarray(distances.mean(axis=1), np.float64)
-        return np.log1p(metres)  # a metre more, so that a place met again is no infinity
+        return np.log1p(metres)  # a metre more, so that a known place stays finite
 
     def _places(self, rows: Rows) -> Array:
         location, origin = rows.steps.location, rows.steps.origin
@@ -69,21 +67,27 @@ class KNNLocation(StepDetector):
 
 
 @dataclass(eq=False)
-class _Estimator(StepDetector):
+class _Estimator(Baseline):
     """A scikit-learn outlier detector with its default settings, on standardised states and actions.
 
     Parameters
     ----------
     location
-        Look at the location alone.
+        Use the location alone.
     """
 
     location: bool = False
+    title: ClassVar[str]
     estimator_: Any = field(default=None, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Returns its name in tables."""
+        return f"{self.title}, location" if self.location else self.title
 
     @abstractmethod
     def _new(self, rng: np.random.Generator) -> Any:
-        """Returns the estimator, not fitted yet."""
+        """Makes the estimator, not fitted yet."""
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         self.estimator_ = self._new(rng).fit(self._training_rows(self._features(rows), rng))
@@ -94,9 +98,6 @@ class _Estimator(StepDetector):
     def _anomaly(self, rows: Rows) -> Array:
         return -np.asarray(self.estimator_.score_samples(self._features(rows)))
 
-    def _named(self, method: str) -> str:
-        return f"{method}, location" if self.location else method
-
     def _features(self, rows: Rows) -> Array:
         return rows.features[:, :2] if self.location else rows.features
 
@@ -105,10 +106,7 @@ class _Estimator(StepDetector):
 class LOF(_Estimator):
     """Local Outlier Factor (Breunig et al. 2000): how much thinner the data are here than around the neighbours."""
 
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return self._named("LOF")
+    title: ClassVar[str] = "LOF"
 
     def _new(self, rng: np.random.Generator) -> Any:
         return library("sklearn.neighbors").LocalOutlierFactor(novelty=True)
@@ -116,20 +114,16 @@ class LOF(_Estimator):
 
 @dataclass(eq=False)
 class OneClassSVM(_Estimator):
-    """One-class support vector machine (Schoelkopf et al. 2001): which side of the boundary around half of the data.
+    """One-class support vector machine (Schoelkopf et al. 2001): on which side of a boundary around half of the data.
 
     Parameters
     ----------
     most_rows
-        Its training takes time quadratic in the rows, so it uses at most this number of them, drawn at random.
+        It is trained on at most this number of rows, drawn at random, because its time is quadratic in them.
     """
 
     most_rows: int = 10_000
-
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return self._named("One-class SVM")
+    title: ClassVar[str] = "One-class SVM"
 
     def _new(self, rng: np.random.Generator) -> Any:
         return library("sklearn.svm").OneClassSVM()
@@ -142,12 +136,9 @@ class OneClassSVM(_Estimator):
 
 @dataclass(eq=False)
 class IsolationForest(_Estimator):
-    """Isolation Forest (Liu et al. 2008): how few random cuts set a step apart."""
+    """Isolation Forest (Liu et al. 2008): how few random cuts isolate a step."""
 
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return self._named("Isolation Forest")
+    title: ClassVar[str] = "Isolation Forest"
 
     def _new(self, rng: np.random.Generator) -> Any:
         return library("sklearn.ensemble").IsolationForest(random_state=int(rng.integers(2**31)))

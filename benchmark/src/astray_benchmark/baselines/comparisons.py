@@ -1,4 +1,4 @@
-"""Baselines that compare a person with others: is a trip more like the person's own ones, or like other people's?"""
+"""Baselines that compare a person with others: is a trip more like the person's own trips, or like other people's?"""
 
 from __future__ import annotations
 
@@ -12,30 +12,21 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray_benchmark.array_types import Array
 from astray_benchmark.baselines.baseline import Rows
 from astray_benchmark.baselines.cells import CellDetector, Trigram, entered
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """Other people's trips, featurised once for all persons who are compared with them.
+    """Other people's trips, featurised once for all persons who are compared with them."""
 
-    Attributes
-    ----------
-    rows
-        The cells that they enter; without features.
-    agents
-        Whose each trip is.
-    """
-
-    rows: Rows
-    agents: NDArray[np.str_]
+    rows: Rows  # the cells that they enter; without features
+    agents: NDArray[np.str_]  # of each trip
 
     @classmethod
     def of(cls, trips: Trajectories, look: CellDetector) -> Crowd:
-        """Look at some people's trips as a baseline does."""
+        """Featurises some people's trips as a baseline does."""
         config = FeaturizerConfig(encoder="raw", interval=look.interval)
         featurizer = Featurizer.of(trips, config, np.random.default_rng(0))
         steps, path = entered(featurizer, trips, look.interval, look.cell)
@@ -44,22 +35,16 @@ class Crowd:
 
 @dataclass(eq=False)
 class Comparison(CellDetector):
-    """A baseline that needs other people's trips.
-
-    Attributes
-    ----------
-    known_
-        What is known of the others.
-    """
+    """A baseline that needs other people's trips; ``known_`` is what it has learned of them."""
 
     known_: Any = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def know(self, crowd: Crowd) -> Any:
-        """Learns what is needed of others; it does not depend on the person, so :meth:`fit` may be given it again."""
+        """Learns from others; the result does not depend on the person, so :meth:`fit` may use it again."""
 
     def others(self, population: Trajectories | None, train: Trajectories) -> Any:
-        """Learns what is needed of a population, without the agents of these training trips."""
+        """Learns from a population, without the agents of these training trips."""
         found = None if population is None else population[~np.isin(population.agent_ids, train.agents)]
         if not found:
             raise DataError(
@@ -68,7 +53,7 @@ class Comparison(CellDetector):
         return self.know(Crowd.of(found, self))
 
     def fit(self, train: Trajectories, known: Any = None) -> Self:
-        """Learn what is normal from the person's own trips, and from what is known of others."""
+        """Learns from the person's own trips; ``known`` are other people's trips, or what :meth:`others` returned."""
         if known is None or isinstance(known, Trajectories):
             known = self.others(known, train)
         self.known_ = known
@@ -79,17 +64,17 @@ class Comparison(CellDetector):
 class CellRatio(Comparison):
     """How much more probable a trip's cells, or its trigrams of cells, are among the person's trips than among others'.
 
-    The logarithm of the ratio of both likelihoods, with minus, in the mean over the cells. What is known of the person
-    backs off to what is known of others (:class:`~astray_benchmark.baselines.cells.Trigram`).
+    The anomaly of a cell is minus the logarithm of the ratio of both likelihoods. The person's own trigrams back off to
+    those of the others (:class:`~astray_benchmark.baselines.cells.Trigram`).
 
     Parameters
     ----------
     order
-        1: each cell for itself; 3: after the two before it.
+        1: each cell alone; 3: each cell after the two before it.
     """
 
     order: int = 1
-    own_: Trigram | None = field(default=None, init=False, repr=False)
+    own_: Trigram = field(init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -104,7 +89,6 @@ class CellRatio(Comparison):
         self.own_ = Trigram.of(self.sequence(rows), self.known_)
 
     def _anomaly(self, rows: Rows) -> Array:
-        assert self.own_ is not None
         met = self.sequence(rows)
         others: Trigram = self.known_
         return others.log_probability(met, self.order) - self.own_.log_probability(met, self.order)

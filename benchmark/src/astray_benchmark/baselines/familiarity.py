@@ -1,34 +1,32 @@
-"""A logistic regression on what is known of whole trips: how familiar they are to the person, how popular with others.
+"""A logistic regression on statistics of whole trips: how familiar they are to the person, how popular with others.
 
-It learns to tell a person's own trips from somebody else's on many people, each with its own memory, as the
-shared reward of astray is; and on the person in question.
+Like the shared reward of astray, it learns from many people, each with its own memory, to tell a person's own trips
+from foreign ones. It also learns from the tested person.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astray_benchmark.array_types import Array, Floats, Ints
 from astray_benchmark.baselines.baseline import Rows, Scaling
 from astray_benchmark.baselines.cells import Counts, Keys, cell_keys, joined
 from astray_benchmark.baselines.comparisons import Comparison, Crowd
 from astray_benchmark.libraries import library
 
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 WIDE, PLACE = 1000.0, 500.0  # metres: cells of a district, and of where trips begin and end
 DAY, AN_HOUR = 86_400.0, 3600.0
-LEAST_TRIPS = 10  # of somebody who teaches
-MOST_TRIPS = 300  # of somebody's memory
-SHOWN = 60  # own trips, and as many of others, that somebody teaches with each memory
-SHORTEST = 4  # trips of a shorter memory
-MINE = 400  # own trips, and as many of others, that the person in question teaches
+LEAST_TRIPS = 10  # an agent with fewer teaches nothing
+MOST_TRIPS = 300  # of a memory
+SHOWN = 60  # own trips, and as many foreign ones, that an agent teaches with each memory
+SHORTEST = 4  # trips of a short memory
+MINE = 400  # own trips, and as many foreign ones, that the tested person teaches
 
 STATISTICS = (
     "mean familiarity of cells",
@@ -45,12 +43,12 @@ STATISTICS = (
     "mean popularity of new cells",
     "familiarity against popularity",
 )
-"""What the regression sees of a trip; familiarities and popularities are logarithms of how many trips, or others."""
+"""The features of a trip; familiarities are logarithms of numbers of past trips, popularities of numbers of others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What is counted of some trips: of each cell that they enter, and of each trip."""
+    """The keys of some trips: one row for each cell that they enter, and one for each trip."""
 
     trip: Ints  # of each cell
     cell: Keys
@@ -63,7 +61,7 @@ class Seen:
 
     @classmethod
     def of(cls, rows: Rows, cell: Keys, n_trips: int) -> Seen:
-        """Looks at the cells of ``n_trips`` trips; a trip without a cell is where nobody goes."""
+        """Makes the keys of ``n_trips`` trips; those of a trip without a cell match nothing."""
         trip = rows.steps.trip.astype(np.int64)
         wide, place = (cell_keys(rows.around, rows.steps.location, size) for size in (WIDE, PLACE))
         last = np.where(np.diff(rows.path, prepend=-1) != 0, -1, np.roll(cell, 1))
@@ -100,7 +98,7 @@ class Seen:
         )
 
     def a_trip(self, values: Array, among: Array | None = None) -> Floats:
-        """Returns the mean over each trip's cells, or over those ``among`` them; 0 for a trip without any."""
+        """Returns the mean over each trip's cells, or over the cells ``among`` them; 0 for a trip without any."""
         weight = np.ones(len(values)) if among is None else among.astype(np.float64)
         total = np.bincount(self.trip, weight, len(self))
         return np.bincount(self.trip, weight * values, len(self)) / np.maximum(total, 1.0)
@@ -108,7 +106,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """Somebody's past trips: in how many of them each thing was met."""
+    """A person's past: in how many trips each key was met."""
 
     cells: Counts
     wides: Counts
@@ -119,7 +117,7 @@ class Past:
 
     @classmethod
     def of(cls, seen: Seen) -> Past:
-        """Count some trips."""
+        """Counts the keys of some trips."""
         every = np.arange(len(seen))
         ends = _in_trips(np.r_[seen.start, seen.end], np.r_[every, every])
         cells, wides, turns = (_in_trips(keys, seen.trip) for keys in (seen.cell, seen.wide, seen.turn))
@@ -141,16 +139,8 @@ def _in_trips(keys: Array, trip: Array) -> Counts:
 def statistics(seen: Seen, past: Past, inside: bool, others: Floats) -> Floats:
     """Returns the statistics of trips: (trips, :data:`STATISTICS`).
 
-    Parameters
-    ----------
-    seen
-        The trips.
-    past
-        The past of the person that they may be of.
-    inside
-        Whether they are among the past ones; each is then left out of it.
-    others
-        How many others go to each cell.
+    ``inside`` says whether the trips are among the past ones; each is then left out of the past. ``others`` says how
+    many others go to each cell.
     """
     left_out = float(inside)
     n = max(len(past.clocks) - left_out, 1.0)
@@ -177,15 +167,15 @@ def statistics(seen: Seen, past: Past, inside: bool, others: Floats) -> Floats:
 
 
 class Taught(NamedTuple):
-    """What somebody teaches: statistics of trips, which are somebody else's, and how much each counts."""
+    """A lesson: statistics of a person's own trips and of foreign ones."""
 
     features: Floats
     foreign: NDArray[np.bool_]
-    weight: Floats
+    weight: Floats  # how much each trip counts
 
     @classmethod
     def of(cls, own: Floats, foreign: Floats) -> Taught:
-        """Weights own and foreign trips so that both kinds count the same, one together."""
+        """Weights trips so that own and foreign ones count the same, and the whole lesson 1."""
         label = np.repeat([False, True], [len(own), len(foreign)])
         return cls(
             np.vstack([own, foreign]), label, np.repeat([0.5 / len(own), 0.5 / len(foreign)], [len(own), len(foreign)])
@@ -199,12 +189,12 @@ class Taught(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of others: their trips, who goes where, and what they teach."""
+    """What is known of others: their trips, which cells they enter, and what they teach."""
 
     seen: Seen
-    agent: Ints  # of each trip, a number
-    goers: Counts  # how many go to a cell
-    gone: Counts  # cells together with those who go there
+    agent: Ints  # the number of each trip's agent
+    goers: Counts  # how many agents enter a cell
+    gone: Counts  # pairs of a cell and an agent who enters it
 
     @classmethod
     def of(cls, seen: Seen, agents: NDArray[np.str_]) -> Known:
@@ -214,20 +204,20 @@ class Known:
         return cls(seen, agent, Counts.of(seen.cell[once]), Counts.of(pairs))
 
     def visitors(self, seen: Seen, *without: Ints) -> Floats:
-        """Counts how many others go to each cell; ``without`` leaves out agents, one a trip."""
+        """Counts how many agents go to each cell; each array of ``without`` leaves out one agent for each trip."""
         found = self.goers(seen.cell)
         for number in without:
             found -= self.gone(joined(seen.cell, number[seen.trip]))
         return found
 
     def strangers(self, agent: int, count: int, rng: np.random.Generator) -> Ints:
-        """Draws trips of others than an agent."""
+        """Draws trips of other agents."""
         others = np.flatnonzero(self.agent != agent)
         return rng.choice(others, min(count, len(others)), replace=False)
 
     @cached_property
     def taught(self) -> list[Taught]:
-        """Makes lessons from the agents with enough trips, each with a long memory and a shorter one."""
+        """Makes lessons from the agents with enough trips, each with a long memory and a short one."""
         rng = np.random.default_rng(0)
         numbers, count = np.unique(self.agent, return_counts=True)
         found = []
@@ -239,7 +229,7 @@ class Known:
                 foreign = self.strangers(agent, len(shown), rng)
                 mine, theirs = self.seen.some(shown), self.seen.some(foreign)
                 me = np.full(len(foreign), agent)
-                # Who made a trip has been where it goes, and would not be among the others of somebody new.
+                # The maker of a foreign trip has been there, but a new person's maker is not among the others.
                 found.append(
                     Taught.of(
                         statistics(mine, past, True, self.visitors(mine, me[: len(shown)])),
@@ -250,51 +240,62 @@ class Known:
 
 
 @dataclass(eq=False)
-class FamiliarityRegression(Comparison):
-    """A logistic regression on :data:`STATISTICS`: how probably a trip is somebody else's.
+class FamiliarityBaseline(Comparison):
+    """A model of trips that sees their :data:`STATISTICS`, standardised. All cells of a trip have the same anomaly."""
 
-    All cells of a trip have the same anomaly.
-    """
-
-    past_: Past | None = field(default=None, init=False, repr=False)
-    scaling_of_: Scaling | None = field(default=None, init=False, repr=False)
+    known_: Known = field(init=False, repr=False)
+    past_: Past = field(init=False, repr=False)
+    scaling_of_: Scaling = field(init=False, repr=False)
     model_: Any = field(default=None, init=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """Returns its name in tables."""
-        return "familiarity regression"
 
     def know(self, crowd: Crowd) -> Known:
         """See :meth:`Comparison.know`."""
         seen = Seen.of(crowd.rows, self.cells(crowd.rows), len(crowd.agents))
         return Known.of(seen, crowd.agents)
 
+    @abstractmethod
+    def _learn_trips(self, mine: Seen, rng: np.random.Generator) -> None:
+        """Learns ``scaling_of_`` and ``model_`` from the person's own trips."""
+
+    @abstractmethod
+    def _anomaly_of_trips(self, features: Floats, trip: Array) -> Floats:
+        """Returns the anomaly of trips by their standardised features; only those that occur in ``trip`` count."""
+
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
-        known: Known = self.known_
         mine = self._seen(rows)
         mine = mine.some(np.unique(mine.trip))
-        past = Past.of(mine)
+        self.past_ = Past.of(mine)
+        self._learn_trips(mine, rng)
+
+    def _anomaly(self, rows: Rows) -> Array:
+        seen = self._seen(rows)
+        features = statistics(seen, self.past_, False, self.known_.visitors(seen))
+        return self._anomaly_of_trips(self.scaling_of_.standardise(features), seen.trip)[seen.trip]
+
+    def _seen(self, rows: Rows) -> Seen:
+        return Seen.of(rows, self.cells(rows), int(rows.steps.trip.max(initial=-1)) + 1)
+
+
+@dataclass(eq=False)
+class FamiliarityRegression(FamiliarityBaseline):
+    """A logistic regression on :data:`STATISTICS`: how probable it is that a trip is foreign."""
+
+    name: ClassVar[str] = "familiarity regression"
+
+    def _learn_trips(self, mine: Seen, rng: np.random.Generator) -> None:
+        known = self.known_
         shown = mine.some(rng.permutation(len(mine))[:MINE])
         foreign = known.strangers(-1, MINE, rng)
         theirs = known.seen.some(foreign)
         own = Taught.of(
-            statistics(shown, past, True, known.visitors(shown)),
-            statistics(theirs, past, False, known.visitors(theirs, known.agent[foreign])),
+            statistics(shown, self.past_, True, known.visitors(shown)),
+            statistics(theirs, self.past_, False, known.visitors(theirs, known.agent[foreign])),
         )
         taught = Taught.together([*known.taught, own])
-        scaling = Scaling.of(taught.features)
-        model = library("sklearn.linear_model").LogisticRegression(max_iter=1000)
-        model.fit(scaling.standardise(taught.features), taught.foreign, taught.weight / taught.weight.mean())
-        self.past_, self.scaling_of_, self.model_ = past, scaling, model
+        self.scaling_of_ = Scaling.of(taught.features)
+        self.model_ = library("sklearn.linear_model").LogisticRegression(max_iter=1000)
+        features = self.scaling_of_.standardise(taught.features)
+        self.model_.fit(features, taught.foreign, taught.weight / taught.weight.mean())
 
-    def _anomaly(self, rows: Rows) -> Array:
-        assert self.past_ is not None
-        assert self.scaling_of_ is not None
-        known: Known = self.known_
-        seen = self._seen(rows)
-        features = statistics(seen, self.past_, False, known.visitors(seen))
-        return np.asarray(self.model_.decision_function(self.scaling_of_.standardise(features)))[seen.trip]
-
-    def _seen(self, rows: Rows) -> Seen:
-        return Seen.of(rows, self.cells(rows), int(rows.steps.trip.max(initial=-1)) + 1)
+    def _anomaly_of_trips(self, features: Floats, trip: Array) -> Floats:
+        return np.asarray(self.model_.decision_function(features))

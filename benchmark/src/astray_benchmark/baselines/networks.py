@@ -1,4 +1,4 @@
-"""The autoencoders' networks, and how every network of the baselines is trained: to a plateau on held-out trips."""
+"""The autoencoders' networks, and the training of all networks of the baselines: to a plateau on held-out trips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -17,19 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from astray.core.errors import TrainingError
+from astray_benchmark.array_types import Array
 
 if TYPE_CHECKING:
     from astray_benchmark.baselines.autoencoders import Training
 
-Array = NDArray[Any]
-
 
 class Network(nn.Module, ABC):
-    """What can be trained: says how badly it does on every step; while it is trained that may be an estimate."""
+    """A network that can be trained: it returns the loss of every step, in training perhaps an estimate."""
 
     @abstractmethod
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """Returns the loss of every real step, sequence by sequence; :meth:`Sequences.padded` makes its input."""
+        """Returns the loss of every real step, sequence by sequence; :meth:`Sequences.padded` makes the arguments."""
 
 
 class Reproducing(Network):
@@ -58,7 +57,7 @@ class FeedForward(Reproducing):
 
 
 class Recurrent(Reproducing):
-    """One LSTM reads a sequence; another starts from what the first ends with, and writes it, the last step first."""
+    """Two LSTMs: one reads a sequence; the other starts from its last state and writes the sequence in reverse."""
 
     def __init__(self, n_features: int, hidden: int) -> None:
         super().__init__()
@@ -67,8 +66,8 @@ class Recurrent(Reproducing):
         self.output = nn.Linear(hidden, n_features)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Reproduces the sequences: (sequences, steps, features); the padding holds anything."""
-        # Padding comes after the last step, so neither LSTM has met it by the states that are used.
+        """Returns the sequences as reproduced: (sequences, steps, features); the values of padding mean nothing."""
+        # Padding comes after the last step, so the states that are used do not depend on it.
         read, _ = self.encoder(x)
         code = read[torch.arange(len(x)), lengths - 1]
         begin = code[None].contiguous()
@@ -80,7 +79,7 @@ class Recurrent(Reproducing):
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Sequences of features, one after the other; ``offsets`` says where each begins and ends."""
+    """Sequences of features, one after the other; ``offsets`` are where each begins, and the end of the last."""
 
     features: Array
     offsets: NDArray[np.int64]
@@ -90,20 +89,20 @@ class Sequences:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Returns the number of steps of each."""
+        """Returns the number of steps of each sequence."""
         return np.diff(self.offsets)
 
     def padded(self, which: Array) -> tuple[Tensor, Tensor, Array]:
-        """Pads some of them with zeros to the longest; returns also lengths, and each step's row (-1: padding)."""
+        """Pads some sequences with zeros to the longest; also returns lengths, and each step's row (-1: padding)."""
         lengths = self.lengths[which]
         step = np.arange(lengths.max())
         rows = np.where(step < lengths[:, None], self.offsets[which][:, None] + step, -1)
         x = np.where(rows[..., None] < 0, 0, self.features[rows])
-        whole = np.issubdtype(x.dtype, np.integer)  # numbers of things stay what they are
+        whole = np.issubdtype(x.dtype, np.integer)  # numbers of cells and agents stay integers
         return torch.from_numpy(x.astype(np.int64 if whole else np.float32)), torch.from_numpy(lengths), rows
 
     def batches(self, which: Array, size: int, rng: np.random.Generator) -> list[Array]:
-        """Yields some of them in batches, in random order, similar lengths together (less padding)."""
+        """Returns batches of some sequences, in random order; similar lengths are together, to pad less."""
         order = np.argsort(self.lengths[which] * rng.uniform(0.8, 1.25, len(which)))
         parts = [which[order[i : i + size]] for i in range(0, len(which), size)]
         return [parts[i] for i in rng.permutation(len(parts))]
@@ -119,10 +118,10 @@ class Epoch(NamedTuple):
 def train_to_plateau(
     network: Network, sequences: Sequences, held_out: NDArray[np.bool_], training: Training, rng: np.random.Generator
 ) -> list[Epoch]:
-    """Train until the sequences held out do no better, and leave the network as it was at its best."""
+    """Trains until the held-out loss stops falling, and leaves the network in its best state."""
     learned, left_out = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate, fused=True)
-    # Patience counts epochs, so an epoch must be worth something in a small training set too.
+    # Patience counts epochs, so an epoch needs enough gradient steps in a small training set, too.
     batch_size = min(training.batch, max(8, len(learned) // 20))
     rows_an_epoch = int(sequences.lengths[learned].sum())
     epochs = min(training.most_epochs, max(training.least_epochs, training.budget // rows_an_epoch))
@@ -156,7 +155,7 @@ def train_to_plateau(
 
 @torch.no_grad()
 def errors(network: Network, sequences: Sequences, which: Array | None = None) -> NDArray[np.float64]:
-    """Returns the loss of every row; of the sequences asked for only, the others are zero."""
+    """Returns the loss of every row; if ``which`` is given, only of these sequences, and 0 for the others."""
     network.eval()
     found = np.zeros(len(sequences.features))
     chosen = np.arange(len(sequences)) if which is None else which
@@ -171,7 +170,7 @@ def errors(network: Network, sequences: Sequences, which: Array | None = None) -
 
 @contextmanager
 def drawn_from(rng: np.random.Generator) -> Iterator[None]:
-    """Networks made inside draw torch's usual first weights from this generator; torch's own one is left as it was."""
+    """Lets networks made inside draw their first weights from this generator; torch's own generator stays untouched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         yield

@@ -1,23 +1,21 @@
-"""A control: what the recorder alone gives away, without any place."""
+"""A control: how well the recorder alone tells trips apart, without any place."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.core.trajectories import Trajectories
-
-Floats = NDArray[np.float64]
+from astray_benchmark.array_types import Floats
 
 NEIGHBOURS = 5
 QUARTILES = (25, 50, 75)
 
 
 class RecorderInterval:
-    """How far the seconds between a trip's fixes are from those of training trips: the fifth nearest decides.
+    """How far the seconds between a trip's fixes are from those of the fifth nearest training trip.
 
-    Receivers of different people write fixes at different intervals, so that somebody else's trip may be told by that
-    alone. It says nothing about behaviour; a method that finds less than this has found little.
+    Receivers of different people write fixes at different intervals, which alone may give a foreign trip away. That
+    says nothing about behaviour; a method that finds less than this control has found little.
 
     >>> every = lambda seconds: Trajectories.from_fixes(time=np.arange(20) * seconds, lat=[0] * 20, lon=[0] * 20)
     >>> usual = Trajectories.concat([every(2.0)] * 9)
@@ -27,12 +25,12 @@ class RecorderInterval:
     """
 
     def fit(self, trips: Trajectories) -> RecorderInterval:
-        """Learn how often the recorder of these trips speaks."""
+        """Learns how often the recorder of these trips writes a fix."""
         self.known_ = _intervals(trips)
         return self
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """Returns one number a trip, high is normal."""
+        """Returns a score for each trip; high is normal."""
         apart = np.linalg.norm(_intervals(trips)[:, None] - self.known_[None], axis=2)
         nearest = np.sort(apart, axis=1)[:, : min(NEIGHBOURS, len(self.known_))]
         return np.asarray(-nearest[:, -1])

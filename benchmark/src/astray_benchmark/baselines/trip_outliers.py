@@ -1,7 +1,7 @@
-"""Outlier detectors of other packages on whole trips: PyOD's ECOD and KNN, with the settings that they come with.
+"""Outlier detectors of whole trips: PyOD's ECOD and KNN, with PyOD's own settings.
 
-They see a row of numbers a trip: either what can be said of a trip alone (:func:`trip_features`), or how familiar it is
-to the person and how popular with others (:data:`~astray_benchmark.baselines.familiarity.STATISTICS`).
+They see a row of numbers for each trip: either features of the trip alone (:func:`trip_features`), or how familiar it
+is to the person and how popular with others (:data:`~astray_benchmark.baselines.familiarity.STATISTICS`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astray.features.steps import Steps
-from astray_benchmark.baselines.baseline import Rows, Scaling, StepDetector
-from astray_benchmark.baselines.familiarity import DAY, FamiliarityRegression, Known, Past, Seen, statistics
+from astray_benchmark.array_types import Array, Floats
+from astray_benchmark.baselines.baseline import Baseline, Rows, Scaling
+from astray_benchmark.baselines.familiarity import DAY, FamiliarityBaseline, Seen, statistics
 from astray_benchmark.libraries import library
-
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
 
 FEATURES = (
     *("start east", "start north", "end east", "end north", "middle east", "middle north"),
     *("length", "duration", "speed", "furthest from the start", "straightness", "hour, sine", "hour, cosine"),
 )
-"""Features of a trip alone: metres and seconds, and the logarithms of those that measure its size."""
+"""The features of a trip alone, in metres and seconds; those that measure its size are logarithms."""
 
 
 def trip_features(steps: Steps, n_trips: int) -> Floats:
@@ -55,25 +52,20 @@ def trip_features(steps: Steps, n_trips: int) -> Floats:
     return found
 
 
-def outlier_detector(kind: str) -> Any:
-    """Makes PyOD's detector of a kind, ecod or knn, not fitted yet."""
-    return library("pyod.models.ecod").ECOD() if kind == "ecod" else library("pyod.models.knn").KNN()
-
-
 @dataclass(eq=False)
-class TripOutlier(StepDetector):
+class TripOutlier(Baseline):
     """A detector of PyOD on :data:`FEATURES`, standardised. All steps of a trip have the same anomaly.
 
     Parameters
     ----------
     kind
-        ``ecod`` (Li et al. 2022): in how far a tail of each feature a trip is; ``knn`` (Ramaswamy et al. 2000): the
-        distance to the fifth nearest trip.
+        ``ecod`` (Li et al. 2022): how far a trip lies in the tails of the features; ``knn`` (Ramaswamy et al. 2000):
+        the distance to the fifth nearest trip.
     """
 
     kind: str = "ecod"
     model_: Any = field(default=None, init=False, repr=False)
-    scaling_of_: Scaling | None = field(default=None, init=False, repr=False)
+    scaling_of_: Scaling = field(init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -87,16 +79,16 @@ class TripOutlier(StepDetector):
         self.model_ = _fitted(self.kind, self.scaling_of_.standardise(features))
 
     def _anomaly(self, rows: Rows) -> Array:
-        assert self.scaling_of_ is not None
         features = trip_features(rows.steps, int(rows.steps.trip.max()) + 1)
-        return _on_steps(self.model_, self.scaling_of_.standardise(features), rows.steps.trip)
+        trip = rows.steps.trip
+        return _one_by_one(self.model_, self.scaling_of_.standardise(features), trip)[trip]
 
 
 @dataclass(eq=False)
-class FamiliarityOutlier(FamiliarityRegression):
+class FamiliarityOutlier(FamiliarityBaseline):
     """A detector of PyOD on the statistics of familiarity and popularity that the regression sees.
 
-    It learns from the person's own trips, each measured against the others of them.
+    It learns from the person's own trips, each measured against the person's other trips.
 
     Parameters
     ----------
@@ -111,38 +103,30 @@ class FamiliarityOutlier(FamiliarityRegression):
         """Returns its name in tables."""
         return f"PyOD {self.kind.upper()}, familiarity"
 
-    def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
-        known: Known = self.known_
-        mine = self._seen(rows)
-        mine = mine.some(np.unique(mine.trip))
-        self.past_ = Past.of(mine)
-        features = statistics(mine, self.past_, True, known.visitors(mine))
+    def _learn_trips(self, mine: Seen, rng: np.random.Generator) -> None:
+        features = statistics(mine, self.past_, True, self.known_.visitors(mine))
         self.scaling_of_ = Scaling.of(features)
         self.model_ = _fitted(self.kind, self.scaling_of_.standardise(features))
 
-    def _anomaly(self, rows: Rows) -> Array:
-        assert self.past_ is not None
-        assert self.scaling_of_ is not None
-        known: Known = self.known_
-        seen: Seen = self._seen(rows)
-        features = self.scaling_of_.standardise(statistics(seen, self.past_, False, known.visitors(seen)))
-        return _on_steps(self.model_, features, seen.trip)
+    def _anomaly_of_trips(self, features: Floats, trip: Array) -> Floats:
+        return _one_by_one(self.model_, features, trip)
 
 
 def _fitted(kind: str, features: Floats) -> Any:
-    model = outlier_detector(kind)
-    if kind == "knn":
-        model.n_neighbors = min(model.n_neighbors, max(1, len(features) - 1))
+    if kind == "ecod":
+        return library("pyod.models.ecod").ECOD().fit(features)
+    model = library("pyod.models.knn").KNN()
+    model.n_neighbors = min(model.n_neighbors, max(1, len(features) - 1))
     return model.fit(features)
 
 
-def _on_steps(model: Any, features: Floats, trip: Array) -> Floats:
-    """Repeats the anomaly of trips on each of their steps.
+def _one_by_one(model: Any, features: Floats, trip: Array) -> Floats:
+    """Returns the anomaly of the trips that occur in ``trip``; 0 for others.
 
-    One trip at a time: PyOD's ECOD counts those that it scores among those that it knows, so that a trip's score would
-    depend on the other trips of the test set.
+    It scores one trip at a time: ECOD counts the trips that it scores among those that it knows, so that a trip's score
+    would depend on the other trips of the test set.
     """
     found = np.zeros(len(features))
     for i in np.unique(trip).tolist():
         found[i] = model.decision_function(features[i : i + 1])[0]
-    return found[trip]
+    return found

@@ -1,4 +1,4 @@
-"""When an anomaly is noticed, and how often there is an alarm for nothing."""
+"""When an anomaly is noticed, and how often an alarm is false."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranges import Ints, rows_of_trips, runs
-from astray_benchmark.metrics.ranking import Bools, Floats
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranges import rows_of_trips, runs
 
 
 class Delays(NamedTuple):
-    """One value an anomalous range: the delay of its first alarm, not a number where it was missed."""
+    """The delay of the first alarm in each anomalous range; NaN if the range was missed."""
 
     fixes: Floats
     seconds: Floats
@@ -25,24 +25,24 @@ class Delays(NamedTuple):
 
     @property
     def median_fixes(self) -> float:
-        """Returns the median delay in fixes; a missed anomaly is one of infinite delay."""
+        """Returns the median delay in fixes; a missed anomaly has an infinite delay."""
         return float(np.median(np.where(np.isnan(self.fixes), np.inf, self.fixes)))
 
     @property
     def median_seconds(self) -> float:
-        """Returns the median delay in seconds; a missed anomaly is one of infinite delay."""
+        """Returns the median delay in seconds; a missed anomaly has an infinite delay."""
         return float(np.median(np.where(np.isnan(self.seconds), np.inf, self.seconds)))
 
 
 class FalseAlarms(NamedTuple):
-    """How often there is an alarm for nothing.
+    """How often an alarm is false.
 
     Attributes
     ----------
     fixes, alarms
-        In 1,000 normal fixes: those flagged, and the runs of flagged fixes that touch no anomaly.
+        In 1,000 normal fixes: flagged fixes, and runs of flagged fixes that touch no anomaly.
     trips
-        The share of normal trips in which any fix is flagged; not a number if every trip has an anomaly.
+        The share of normal trips in which any fix is flagged; NaN if every trip has an anomaly.
     """
 
     fixes: float
@@ -106,7 +106,7 @@ def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Fa
 
 
 def onsets(truth: ArrayLike, offsets: ArrayLike) -> Ints:
-    """Returns the place of the first anomalous fix of each trip, counted from the trip's start; -1 where there is none.
+    """Returns the place of the first anomalous fix in each trip, counted from the trip's start; -1 if there is none.
 
     >>> onsets([0, 1, 1, 0, 0], [0, 3, 5])
     array([ 1, -1])

@@ -1,4 +1,4 @@
-"""A mean over people and draws, with the interval in which it would lie for other people of the same kind."""
+"""A mean over people and draws, with a confidence interval for other people of the same kind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from astray.core.errors import DataError
 from astray_benchmark.libraries import library
 
-FEW = 8  # clusters; fewer are too little to resample: all samples of two lie between the two
+FEW = 8  # clusters; fewer are too few to resample: the mean of any sample of two lies between the two
 
 
 class Interval(NamedTuple):
-    """A mean and its confidence interval; without two clusters there is none, and its ends are not numbers."""
+    """A mean and its confidence interval, whose ends are NaN with fewer than two clusters."""
 
     mean: float
     low: float
@@ -30,21 +30,21 @@ def mean_interval(
     resamples: int = 5000,
     within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval:
-    """Returns the mean of clustered values and its interval: by bootstrap, or Student's of few clusters.
+    """Returns the mean of clustered values and its interval: by bootstrap, or Student's if there are few clusters.
 
-    The draws of one person are alike, so the means of people count and not draws; each person counts the same, however
-    many draws there are. From eight people on, whole people are resampled: a percentile interval, its level widened so
-    that it is about as wide as Student's would be (Hesterberg 2015, the expanded percentile interval). Of fewer it
-    would still be too narrow, so the interval is Student's, mean ± t s / √n with n - 1 degrees of freedom.
+    The draws of one person are alike, so the interval is over people: each person counts the same, with any number of
+    draws. From eight people on, whole people are resampled: a percentile interval, its level widened so that it is
+    about as wide as Student's would be (Hesterberg 2015, the expanded percentile interval). With fewer people it would
+    still be too narrow, so the interval is Student's, mean ± t s / √n with n - 1 degrees of freedom.
 
     Parameters
     ----------
     values
-        One figure a draw. To compare two methods give the differences of their figures on the same draws.
+        One figure for each draw. To compare two methods give the differences of their figures on the same draws.
     clusters
-        Who each figure is of: the person, or the seed where there is one pool.
+        The cluster of each figure: the person, or the seed if there is one pool.
     within
-        What the mean cannot leave, nor its interval: 0 and 1 for a share.
+        The bounds of the mean, and so of its interval: 0 and 1 for a share.
 
     Examples
     --------

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranking import Bools, Decisions, Floats, as_flags
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranking import Decisions, as_flags
 
-Ints = NDArray[np.int64]
 Bias = Literal["flat", "front", "middle", "back"]
 Cardinality = Literal["reciprocal", "one"]
 
@@ -41,7 +41,7 @@ def runs(flags: ArrayLike, offsets: ArrayLike) -> Ranges:
 
 
 def rows_of_trips(flags: ArrayLike, offsets: ArrayLike, name: str = "truth") -> tuple[Bools, Ints]:
-    """Check that there is one flag for each row of the trips."""
+    """Returns flags and offsets as arrays; raises an error unless there is one flag for each row of the trips."""
     values, cuts = as_flags(flags, name), np.asarray(offsets, np.int64)
     if cuts.ndim != 1 or len(cuts) < 1 or cuts[0] != 0 or cuts[-1] != len(values) or (np.diff(cuts) <= 0).any():
         raise DataError(
@@ -69,9 +69,9 @@ def range_decisions(
     Parameters
     ----------
     alpha
-        Weight of existence in the recall; 0 is the authors' default, and existence never counts in the precision.
+        The weight of existence in the recall; 0 is the authors' default, and existence never counts in the precision.
     bias
-        Which positions of a range count more: none, early ones ("front"), late ones ("back") or the middle.
+        The positions of a range that count more: none ("flat"), early ones ("front"), late ones ("back") or the middle.
 
     Examples
     --------

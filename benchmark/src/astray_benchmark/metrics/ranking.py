@@ -1,9 +1,9 @@
-"""How well scores rank, and what decisions at a threshold are worth. The anomaly is the positive class.
+"""How well scores rank, and how good decisions at a threshold are. The anomaly is the positive class.
 
-Every score of astray is high for what is normal; a ranking has the positive class on top. :func:`anomaly_score` turns
-the sign, and nothing else does. The figures are those of scikit-learn. They are computed here because a report ranks
-thousands of small cases, and scikit-learn checks its input anew for each: AUROC and AP of 300 trips take 0.07 ms here
-and 2.2 ms there, the report of GeoLife 6.4 s and 14.4 s.
+Every score of astray is high for normal cases; a ranking has the positive class on top. Only :func:`anomaly_score`
+turns the sign. The figures equal those of scikit-learn. They are computed here because a report ranks thousands of
+small cases, and scikit-learn checks its input anew for each: AUROC and AP of 300 trips take 0.07 ms here and 2.2 ms
+there, the report of GeoLife 6.4 s and 14.4 s.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from astray_benchmark.array_types import Bools, Floats
 
 
 class Decisions(NamedTuple):
-    """What flagging some cases as anomalies is worth; a ratio without a denominator is 0, as in scikit-learn."""
+    """How good it is to flag some cases as anomalies; a ratio without a denominator is 0, as in scikit-learn."""
 
     precision: float
     recall: float
@@ -35,7 +33,7 @@ class Curve(NamedTuple):
 
 
 def anomaly_score(score: ArrayLike) -> Floats:
-    """Turn normality into a score that is high for anomalies; what is not a number is refused.
+    """Turns normality into a score that is high for anomalies; raises an error if a score is not finite.
 
     >>> anomaly_score([1.5, -2.0])
     array([-1.5,  2. ])
@@ -50,7 +48,7 @@ def anomaly_score(score: ArrayLike) -> Floats:
 
 
 def unscored_as_normal(score: ArrayLike) -> Floats:
-    """Give cases without a score (NaN) the highest one: a detector that says nothing raises no alarm.
+    """Gives cases without a score (NaN) the highest score: a detector without a score raises no alarm.
 
     >>> unscored_as_normal([np.nan, -1.0, 2.0])
     array([ 2., -1.,  2.])

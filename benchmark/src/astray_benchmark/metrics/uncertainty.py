@@ -1,4 +1,4 @@
-"""Is the uncertainty worth something? Risk against coverage, review of the most uncertain, calibration."""
+"""Is the uncertainty useful? Risk against coverage, review of the most uncertain cases, calibration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranking import Bools, Floats, as_flags, auroc
+from astray_benchmark.array_types import Bools, Floats
+from astray_benchmark.metrics.ranking import as_flags, auroc
 
 NOMINAL = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -19,7 +20,7 @@ class RiskCoverage(NamedTuple):
     Attributes
     ----------
     coverage, risk
-        The curve: deciding only the most certain share ``coverage``, the share ``risk`` of these is wrong.
+        The curve: if only the most certain share ``coverage`` is decided, the share ``risk`` of it is wrong.
     aurc
         The area under it: the mean risk over all coverages. Deferring at random gives the error rate.
     excess
@@ -33,14 +34,15 @@ class RiskCoverage(NamedTuple):
 
 
 class Review(NamedTuple):
-    """What is gained when the most uncertain decisions are sent to review."""
+    """The decisions that are left when the most uncertain ones are sent to review.
+
+    ``errors_removed`` is the share of the wrong decisions that is reviewed; random review removes its own share.
+    """
 
     precision: float
     recall: float
     f1: float
-    errors_removed: (
-        float  # share of the wrong decisions that are reviewed; deferring at random removes the share itself
-    )
+    errors_removed: float
 
 
 class Reliability(NamedTuple):
@@ -83,11 +85,11 @@ def error_auroc(wrong: ArrayLike, uncertainty: ArrayLike) -> float:
 
 
 def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: float) -> Review:
-    """Send the most uncertain ``share`` of the cases to review: what the remaining decisions are worth.
+    """Sends the most uncertain ``share`` of the cases to review; returns how good the remaining decisions are.
 
-    Where the border lies between cases of equal uncertainty, each of these is reviewed in part: the value is the mean
-    over all ways to choose among them. If nothing is wrong, no error can be removed, and that share is not a number;
-    nor is the precision if no alarm is left.
+    If the border lies between cases of equal uncertainty, each of them is reviewed in part: the value is the mean over
+    all ways to choose among them. If nothing is wrong, ``errors_removed`` is NaN; if no alarm is left, the precision
+    is.
 
     Examples
     --------
@@ -113,8 +115,8 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
 def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability:
     """Compares observed and nominal rates of false alarms: the share of normal cases with a p-value up to the rate.
 
-    Give the p-values of normal cases alone. The interval takes cases for independent; where they share people, or one
-    set of left-out trips, it is too narrow.
+    Give the p-values of normal cases alone. The interval takes cases as independent; if they share people, or one set
+    of left-out trips, it is too narrow.
 
     >>> reliability([0.04, 0.2, 0.5, 0.9], nominal=[0.05, 0.5]).observed
     array([0.25, 0.75])
@@ -134,12 +136,12 @@ def _cases(wrong: ArrayLike, uncertainty: ArrayLike) -> tuple[Bools, Floats]:
     if errors.shape != spread.shape or not errors.size:
         raise DataError(f"{spread.size} uncertainties for {errors.size} decisions", remedy="give one of each a case")
     if np.isnan(spread).any():
-        raise DataError("an uncertainty is not a number", remedy="give infinity to what is to be reviewed first")
+        raise DataError("an uncertainty is not a number", remedy="give infinity to cases to review first")
     return errors, spread
 
 
 def _reviewed(spread: Floats, count: float) -> Floats:
-    """Returns how much of each case is reviewed if the ``count`` most uncertain are."""
+    """Returns the part of each case that is reviewed if the ``count`` most uncertain cases are."""
     _, group, size = np.unique(-spread, return_inverse=True, return_counts=True)
     before = np.cumsum(size) - size
     return np.asarray(np.clip((count - before) / size, 0.0, 1.0)[group])

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from astray.core.errors import DataError
-from astray_benchmark.metrics.ranges import Ints, Ranges, rows_of_trips, runs
-from astray_benchmark.metrics.ranking import Bools, Floats, anomaly_score
+from astray_benchmark.array_types import Bools, Floats, Ints
+from astray_benchmark.metrics.ranges import Ranges, rows_of_trips, runs
+from astray_benchmark.metrics.ranking import anomaly_score
 
 
 def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) -> float:
@@ -18,8 +19,8 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
     (labels flagged) / (fixes flagged), and the recall is (labels flagged) / (mean of the anomalous fixes and the sum of
     the soft labels), at most 1, times the share of anomalies that have any flagged fix in or around them.
 
-    Two things differ from the authors' program. The area is summed by steps, as average precision is: if points were
-    joined by straight lines, a constant score, which knows nothing, would get (1 + base rate) / 2. And every threshold
+    Two things differ from the authors' program. The area is summed by steps, as average precision is: with straight
+    lines between points, a constant score, which knows nothing, would get (1 + base rate) / 2. And every threshold
     counts, not 250 of them. With one anomalous range and ``buffer = 0`` this is average precision.
 
     Parameters
@@ -63,14 +64,14 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
 
 
 def soft_labels(away: Floats, length: int) -> Floats:
-    """Makes labels that fall off around the anomaly: 1 inside, sqrt(1 - distance / length) in the buffer."""
+    """Returns labels that fall off around the anomaly: 1 inside, sqrt(1 - distance / length) in the buffer."""
     if length == 0:
         return np.asarray(away == 0, np.float64)
     return np.asarray(np.where(away <= length // 2, np.sqrt(np.maximum(1.0 - away / length, 0.0)), 0.0))
 
 
 def _distance(truth: Bools, cuts: Ints) -> Floats:
-    """Counts how many fixes each fix is away from the nearest anomalous one of its trip; infinite without one."""
+    """Returns each fix's distance, in fixes, from the nearest anomalous fix of its trip; infinite if it has none."""
     row = np.arange(len(truth))
     begin, end = (np.repeat(edge, np.diff(cuts)) for edge in (cuts[:-1], cuts[1:]))
     before = np.maximum.accumulate(np.where(truth, row, -1))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which every kind of colour vision tells apart, and two more. A method has its own in every
-# folder; what differs in one thing, such as looking at the location alone, has the same with dashes and a hollow mark.
+# Okabe and Ito's colours, distinct for every kind of colour vision, and two more. A method has its own in every folder;
+# its variant, such as one that uses the location alone, has the same with dashes and a hollow mark.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8a8a8a")
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1.4, 1.4))
 _MARKS = "osD^vPX*<>"
@@ -71,7 +71,7 @@ def titled(figure: Figure, heading: str, title: str, caption: str) -> None:
 
 
 def legend(axes: Axes, title: str | None = None, *, of: Iterable[Axes] = ()) -> None:
-    """Puts a legend beside the axes, where it covers nothing: of what they show, or of what several panels show."""
+    """Puts a legend beside the axes, where it covers nothing; it names what they show, or what all panels show."""
     named: dict[str, Any] = {}
     for panel in (*of,) or (axes,):
         handles, labels = panel.get_legend_handles_labels()
@@ -91,6 +91,6 @@ def legend(axes: Axes, title: str | None = None, *, of: Iterable[Axes] = ()) -> 
 
 
 def draws(shown: Sequence[tuple[str, pl.DataFrame]], per: Sequence[str] = measures.DRAW) -> str:
-    """Says how many draws the methods of a figure have."""
+    """Returns a sentence with the number of draws of the methods in a figure."""
     found = sorted({part.select(per).n_unique() for _, part in shown})
     return f"Draws of a method: {' to '.join(map(str, dict.fromkeys([found[0], found[-1]])))}."

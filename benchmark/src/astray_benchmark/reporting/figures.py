@@ -1,7 +1,7 @@
 """Draws figures by recipes: curves, marks of people and kinds, lines against a setting, promises, risk and streams.
 
 Every drawing of ``DRAWINGS`` takes a recipe and the results of a protocol, and yields figures with the names of their
-files; none where there is nothing to show.
+files; it yields none if there is nothing to show.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from astray.core.errors import DataError
 from astray.plots import save_figure
 from astray.plots.style import GREY, INK, PALE, canvas, plain
 from astray_benchmark import manifest as manifests
 from astray_benchmark import measures, metrics
+from astray_benchmark.array_types import Floats
 from astray_benchmark.protocols import PROTOCOLS
 from astray_benchmark.reporting import printed
 from astray_benchmark.reporting.figure_style import COLOURS, DASHED, DOTTED, SOLID, draws, legend, style, titled
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 Drawn = Iterator[tuple[str, "Figure"]]
 
 _GRID = np.linspace(0.0, 1.0, 201)
-_SPREAD = 0.7  # of a row's height, that its marks are spread over
+_SPREAD = 0.7  # share of a row's height over which its marks are spread
 _READINGS = {"strangers": ("o", INK), "intruder": ("D", GREY)}
 _ORDERS = ("p-value", "spread of the heads", "distance from the threshold", "doubt, of the last two")
 
@@ -42,13 +41,13 @@ _ORDERS = ("p-value", "spread of the heads", "distance from the threshold", "dou
 def draw(out: Path, kept: Kept | None = None) -> list[Path]:
     """Draws every figure that the results in a folder allow, as PNG and SVG, into ``figures/``; returns the files.
 
-    It leaves out the variants of an ablation, which have a table; here they would stand on top of each other. ``kept``
-    holds figures that a report has computed already.
+    It leaves out the variants of an ablation: they have a table, and in a figure they would cover each other. ``kept``
+    holds numbers that a report has computed already.
     """
     manifest = manifests.read(out)
     scores = None if manifest is None else read(out, manifest)
     if manifest is None or scores is None:
-        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+        raise manifests.no_results(out)
     manifest = manifest | {"methods": [name for name in manifest["methods"] if name not in VARIANTS]}
     scores = scores.filter(pl.col("method").is_in(manifest["methods"]))
     folder = out / "figures"
@@ -69,7 +68,7 @@ def draw(out: Path, kept: Kept | None = None) -> list[Path]:
 
 
 def curves(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws ROC and precision-recall curves, each the mean over draws of its heights at equal places."""
+    """Draws ROC and precision-recall curves, each the mean over draws at equal places."""
     for s in results.settings:
         trips = measures.of_setting(results.trips.lazy(), [s])
         if not len(trips):
@@ -103,18 +102,18 @@ def curves(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def precision_at(grid: Floats, score: Floats, label: NDArray[np.bool_]) -> Floats:
-    """Returns the precision at the first threshold that reaches each recall: steps whose area is the average precision.
+    """Returns the precision at the first threshold that reaches each recall; the area below is the average precision.
 
     >>> precision_at(np.array([0.5, 1.0]), np.array([-3.0, -1.0, 0.0, -2.0]), np.array([True, True, False, False]))
     array([1.        , 0.66666667])
     """
     recall, precision = metrics.precision_recall_curve(score, label)
-    found = recall > 0.0  # before that no threshold has reached anything
+    found = recall > 0.0  # no threshold reaches a recall of nothing
     return np.asarray(precision[found][np.searchsorted(recall[found], grid - 1e-9)])
 
 
 def people(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws F1 at the fixed threshold of every person, the table by person as a plot; means over draws."""
+    """Draws every person's F1 at the fixed threshold, as the mean over draws."""
     every = results.frame("trips")
     assert every is not None
     for s in results.settings:
@@ -154,7 +153,10 @@ def people(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def kinds(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws the average precision of every kind: a row a kind, a mark a method; the first method's best kind on top."""
+    """Draws the average precision by kind: a row for each kind, a mark for each method.
+
+    The kinds are in the order of the first method, its best on top.
+    """
     methods, figures = results.manifest["methods"], results.frame("kinds")
     assert figures is not None
     shown, looks = parts_of(figures, methods), style(methods)
@@ -177,7 +179,7 @@ def kinds(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def streams(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws average precision, and false alarms at the beginning and at the end, of every way to follow a stream."""
+    """Draws average precision, and early and late false alarms, of every way to follow a stream."""
     figures = results.frame("streams")
     if figures is None:
         return
@@ -206,7 +208,7 @@ def streams(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def _lift(i: int, of: int) -> float:
-    """Returns how far the i-th mark of a row stands from the row's middle."""
+    """Returns the distance of the i-th mark of a row from the row's middle."""
     return _SPREAD * (i / max(1, of - 1) - 0.5)
 
 
@@ -232,7 +234,7 @@ def _shade(axes: Axes, n: int) -> None:
 
 
 def _upright(axes: Axes) -> None:
-    """Leaves upright grid lines only."""
+    """Keeps upright grid lines only."""
     plain(axes)
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color="#e4e4e4", lw=0.8)
@@ -277,9 +279,9 @@ def lines(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def promises(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws observed against promised false alarms: a panel for each split, a line for each method, means over people.
+    """Draws observed against promised false alarms: a panel for each split, a line for each method.
 
-    Rivals are grey beside methods with heads.
+    Lines are means over people. Rivals are grey beside methods with heads.
     """
     figures = results.frame("promises")
     if figures is None:
@@ -322,7 +324,7 @@ def promises(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def risk(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws the risk of what is decided without review, a panel for each method that knows its uncertainty."""
+    """Draws the risk of decisions without review, a panel for each method that knows its uncertainty."""
     known = _with_heads(results)
     shown = parts_of(known, results.manifest["methods"])
     if not shown:
@@ -381,4 +383,4 @@ DRAWINGS: dict[str, Callable[[FigureRecipe, Results], Drawn]] = {
     "promises": promises,
     "risk": risk,
 }
-"""What a recipe may name as its kind."""
+"""The drawings, by the kinds that a recipe may name."""

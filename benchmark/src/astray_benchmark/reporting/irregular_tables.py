@@ -36,7 +36,7 @@ def printed_users(results: Results) -> list[Table]:
 
 
 def table_1_people(results: Results) -> list[Table]:
-    """Makes the paper's Table 1 for GeoLife at the 10 % rate, ours beside it."""
+    """Makes the paper's Table 1 for GeoLife at the 10 % rate, beside our figures."""
     if results.dataset != "geolife":
         return []
     ours = _chosen(results, {"GeoLife, ours": {"rate": 0.1, "split": "random"}})
@@ -44,7 +44,7 @@ def table_1_people(results: Results) -> list[Table]:
 
 
 def table_1_pool(results: Results) -> list[Table]:
-    """Makes the paper's Table 1 for Porto, our readings of it beside it."""
+    """Makes the paper's Table 1 for Porto, beside our readings of it."""
     wanted = {f"TST, ours ({s.reading})": {"reading": s.reading} for s in results.settings}
     return [_table_1(_chosen(results, wanted), "TST, paper", printed.PORTO, results.methods)]
 
@@ -60,7 +60,7 @@ def _chosen(results: Results, wanted: Mapping[str, Mapping[str, str | float]]) -
 def _table_1(
     ours: Mapping[str, pl.DataFrame], head: str, theirs: Mapping[str, printed.Printed], methods: Sequence[str]
 ) -> Table:
-    """Lays a table out as the paper's Table 1: for each method recall, precision and F1 below each other."""
+    """Makes a table in the form of the paper's Table 1: recall, precision and F1 of each method below each other."""
     found = {title: dict(parts_of(figures, methods)) for title, figures in ours.items()}
     present = [method for method in methods if any(method in parts for parts in found.values())]
     rows: list[tuple[Cell, ...]] = []
@@ -78,15 +78,15 @@ TABLES: dict[str, Callable[[Results], list[Table]]] = {
     "table_1_people": table_1_people,
     "table_1_pool": table_1_pool,
 }
-"""What a recipe may name as ``irregular``."""
+"""The tables that a recipe may name as ``irregular``."""
 
 # -------------------------------------------------------------------- of the whole folder
 
 
 def ablation(scores: pl.LazyFrame, methods: Sequence[str]) -> list[Table]:
-    """Compares astray with one thing changed at a time with the whole, on the same draws; empty if no variant was run.
+    """Compares the variants of astray with the default on the same draws; returns no table if no variant was run.
 
-    On somebody else's trips N(tau) counts, on injected anomalies the score that decides.
+    Foreign trips are compared by N(tau), injected anomalies by the score.
     """
     present = [m for m in methods if m in VARIANTS]
     if not present:
@@ -116,8 +116,8 @@ def ablation(scores: pl.LazyFrame, methods: Sequence[str]) -> list[Table]:
 def _against_the_whole(
     figures: pl.DataFrame, metric: str, way: str, head: str, present: Sequence[str]
 ) -> dict[str, list[Cell]]:
-    """Returns a column of means, and one of differences from the whole."""
-    # What decides by the mean alone, as the paper's preset does, has one way only.
+    """Returns a column of means, and one of differences from the default."""
+    # A method that decides by N(tau) alone, as the paper's preset does, has no other way.
     ways = [dict(parts_of(figures, [name + way, name])) for name in (WHOLE, *present)]
     whole, *parts = [next(iter(found.values()), None) for found in ways]
     means: list[Cell] = [None if p is None else measures.interval(p, metric).mean for p in (whole, *parts)]
@@ -165,7 +165,7 @@ def _costs(name: str, title: str, trips: pl.DataFrame, present: Sequence[str], c
 
 
 def failures(out: Path) -> list[Table]:
-    """Lists what failed, and why; empty if nothing did."""
+    """Lists the methods that failed, and why; returns no table if none did."""
     failed = runner.results(out, runner.FAILED)
     if failed is None:
         return []

@@ -1,8 +1,8 @@
-"""The figures that the paper prints (Oh and Iyengar, KDD 2019), to stand beside ours: recall, precision, F1.
+"""The figures that the paper prints (Oh and Iyengar, KDD 2019), to compare with ours: recall, precision, F1.
 
 Table 1 has the averages over ten GeoLife users at the 10 % rate, and the figures for Porto (TST); Tables 2 and 3 list
-GeoLife user by user. The paper does not say which ten users they are, so its U1 to U10 stand beside nobody in
-particular. ``printed.toml`` holds the numbers.
+GeoLife by user. The paper does not say which ten users they are, so its U1 to U10 correspond to no user of ours.
+``printed.toml`` holds the numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAPER_NAMES = {
     "astray + uncertainty": "IRL-ADU",
     "kdd19 + uncertainty": "IRL-ADU",
 }
-"""Our methods, and the rows of the paper's tables that they stand beside."""
+"""Our methods, and the rows of the paper's tables that they are compared with."""
 
 _DATA = tomllib.loads(files(__package__).joinpath("printed.toml").read_text("utf-8"))
 
@@ -54,7 +54,9 @@ PORTO = {name: Printed(*row) for name, row in _DATA["porto"].items()}
 
 
 def beside(dataset: str, setting: Setting | None) -> Mapping[str, Printed]:
-    """Returns the paper's figures that a setting compares with, by the paper's names; empty if there are none."""
-    if setting is not None and dataset == "geolife" and setting.family == "person":
+    """Returns the paper's figures to compare with a setting, by the paper's names; empty if there are none."""
+    if setting is None:
+        return {}
+    if dataset == "geolife" and setting.family == "person":
         return GEOLIFE.get(setting.rate, {})
-    return PORTO if setting is not None and setting.reading == "cap" else {}
+    return PORTO if setting.reading == "cap" else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """What a table shows.
+    """The recipe of a table.
 
     ``name``, ``title``, ``note`` and the heads of ``columns`` are templates: ``tabulate.py`` lists the words that they
     may use.
@@ -21,38 +21,38 @@ class TableRecipe:
     name: str  # of its files
     protocols: tuple[str, ...]
     title: str = ""
-    source: str = ""  # which figures of the protocol: see Results.frame
+    source: str = ""  # of its figures: see Results.frame
     columns: Mapping[str, str] = field(default_factory=dict)  # head to "STATISTIC METRIC [ARGUMENT]"
     rows: Mapping[str, str] = field(default_factory=lambda: {"method": "method"})  # head to the column that names rows
-    nesting: tuple[str, ...] = ()  # the columns of rows from the outermost; in the order of the rows' heads if empty
-    last: Mapping[str, str] = field(default_factory=dict)  # a row over everything: its name and its statistic
-    metrics: tuple[str, ...] = ("",)  # one table each
+    nesting: tuple[str, ...] = ()  # the columns of rows, the outermost first; by default in the order of the heads
+    last: Mapping[str, str] = field(default_factory=dict)  # a last row over all draws: its name and its statistic
+    metrics: tuple[str, ...] = ("",)  # one table for each
     each: tuple[str, ...] = ()  # one table for each setting, of the rows that have its values in these columns
     where: Mapping[str, Any] = field(default_factory=dict)  # only rows with these values
     same_draws: str = ""  # only draws that a method has at all values of this column
     least_kinds: int = 1  # no table with fewer kinds of anomaly
-    ways: str = "all"  # "ranked": without ways to decide that rank like another one
+    ways: str = "all"  # "ranked" leaves out ways to decide that rank like another one
     note: str = ""
     words: Mapping[str, str] = field(default_factory=dict)  # {words} of the title, by metric or reading
     rules: Mapping[str, str] = field(default_factory=dict)  # {rule} of the note, by metric
-    warnings: Mapping[str, str] = field(default_factory=dict)  # put before the note, by reading
+    warnings: Mapping[str, str] = field(default_factory=dict)  # the beginning of the note, by reading
     comparison: str = ""  # {comparison} of the note, if there are rows to compare
-    irregular: str = ""  # the function of irregular_tables.py that makes it instead
+    irregular: str = ""  # the function of irregular_tables.py that makes the table instead
 
 
 @dataclass(frozen=True)
 class FigureRecipe:
-    """What a figure shows."""
+    """The recipe of a figure. The fields after ``heading`` are for lines, the last one for kinds."""
 
-    name: str  # of its files; {setting} stands for the setting, one figure each
+    name: str  # of its files; a name with {setting} makes a figure for each setting
     protocols: tuple[str, ...]
     kind: str  # the drawing: see DRAWINGS of figures.py
     heading: str
-    source: str = ""  # of lines: which figures of the protocol
-    x: str = ""  # of lines: the column that the x axis shows
-    label: str = ""  # of lines: the words below the x axis
-    panels: Mapping[str, str] = field(default_factory=dict)  # of lines: metric to the words beside its y axis
-    over: str = ""  # of kinds: what intervals are over, if not people, cities or draws
+    source: str = ""  # of its numbers: see Results.frame
+    x: str = ""  # the column of the x axis
+    label: str = ""  # of the x axis
+    panels: Mapping[str, str] = field(default_factory=dict)  # metric to the label of its y axis
+    over: str = ""  # the clusters of intervals, if they are not people, cities or draws
 
 
 def table_recipes(protocol: str) -> list[TableRecipe]:

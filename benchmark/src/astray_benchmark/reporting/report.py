@@ -1,4 +1,4 @@
-"""The report of a results folder: the tables of every protocol that was run, what they cost, and what failed."""
+"""The report of a results folder: the tables of every protocol that was run, costs, and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from astray.core.atomic import replacing
-from astray.core.errors import DataError
 from astray_benchmark import manifest as manifests
 from astray_benchmark import measures
 from astray_benchmark.baselines.familiarity import STATISTICS
@@ -28,8 +27,8 @@ from astray_benchmark.variants import VARIANTS
 def report(out: Path, kept: Kept | None = None) -> list[Table]:
     """Makes all tables that the results in a folder allow, and writes them to ``tables/`` and ``report.md``.
 
-    It first packs what was run into ``scores/`` and makes the tables from there: whoever has these few files and the
-    manifest gets the same tables without running anything. ``kept`` receives the figures that were computed, for
+    It first packs the results into ``scores/`` and makes the tables from there: these few files and the manifest are
+    enough to get the same tables without running anything. ``kept`` receives the numbers that were computed, for
     :func:`astray_benchmark.reporting.figures.draw`.
     """
     manifest = manifests.read(out)
@@ -37,7 +36,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
     scores = None if manifest is None else read(out, manifest)
     failed = irregular_tables.failures(out)
     if manifest is None or (scores is None and not failed):
-        raise DataError(f"{out} holds no results yet", remedy=f"run astray benchmark with --out {out} first")
+        raise manifests.no_results(out)
     made: list[Table] = []
     about: list[str] = []
     if scores is not None:
@@ -58,7 +57,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
 
 
 def _head(manifest: Mapping[str, Any]) -> str:
-    """Returns the heading of a report: the commands, the code and the data."""
+    """Returns the head of a report: the commands, the code and the data."""
     versions = ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())
     commits = dict.fromkeys(code["commit"] or "unknown" for code in manifest["codes"])
     lines = [
@@ -98,5 +97,5 @@ def key(present: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
 
 @cache
 def _descriptions() -> dict[str, str]:
-    """Reads what each method is."""
+    """Reads the description of each method."""
     return tomllib.loads(files(__package__).joinpath("method_descriptions.toml").read_text("utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +21,21 @@ INTERVALS = (
 )
 
 Kept = dict[Any, pl.DataFrame | None]
-"""Figures that were computed already, for the tables and figures that need them again."""
+"""Numbers that were computed already, for the tables and figures that need them again."""
 
 BASE_RATE = "base rate"
-"""A guess, as a method of the tables of prefixes."""
+"""The name of a guess in the tables of prefixes."""
 
 
+@dataclass(frozen=True, eq=False)
 class Results:
     """The results of one protocol."""
 
-    def __init__(
-        self,
-        out: Path,
-        manifest: Mapping[str, Any],
-        settings: tuple[Setting, ...],
-        trips: pl.DataFrame,
-        kept: Kept | None = None,
-    ) -> None:
-        self.out, self.manifest, self.settings, self.trips = out, manifest, settings, trips
-        self._kept: Kept = {} if kept is None else kept
+    out: Path
+    manifest: Mapping[str, Any]
+    settings: tuple[Setting, ...]
+    trips: pl.DataFrame
+    kept: Kept
 
     @property
     def dataset(self) -> str:
@@ -47,23 +44,23 @@ class Results:
 
     @property
     def methods(self) -> list[str]:
-        """Returns all ways to decide that there may be, in the order of the command."""
-        return in_order(self.manifest["methods"])
+        """Returns the methods in the order of the command, each followed by its other ways to decide."""
+        return [name for method in self.manifest["methods"] for name in (method, method + MEAN_ONLY, method + SURE)]
 
     def frame(self, source: str) -> pl.DataFrame | None:
-        """Returns the figures of a source, one row a draw and method; None if there are none. Each is computed once.
+        """Returns the figures of a source, a row for each draw and method, computed once; None if there are none.
 
         "trips", and "kinds" (by kind of anomaly): :func:`astray_benchmark.measures.of_trips`; "fixes": ``of_fixes``;
         "prefixes": ``of_prefixes``, and the base rate as a method; "streams": ``of_streams``; "promises":
-        ``of_promises``; "review": ``of_uncertainty``; "drift": what a split by time costs.
+        ``of_promises``; "review": ``of_uncertainty``; "drift": the cost of a split by time.
         """
         if source == "trips":
             return self._of_trips()
         key = (source, self.settings, tuple(self.manifest["methods"]))
-        if key not in self._kept:
+        if key not in self.kept:
             found = _SOURCES[source](self)
-            self._kept[key] = found if found is not None and len(found) else None
-        return self._kept[key]
+            self.kept[key] = found if found is not None and len(found) else None
+        return self.kept[key]
 
     def rows(self, table: str) -> pl.DataFrame | None:
         """Returns the rows of a table with these settings and methods; None if there are none."""
@@ -76,15 +73,15 @@ class Results:
     def _of_trips(self) -> pl.DataFrame:
         """Computes the figures of trips, setting by setting, since protocols share settings."""
         for setting in self.settings:
-            if setting not in self._kept:
+            if setting not in self.kept:
                 rows = measures.of_setting(self.trips.lazy(), [setting])
-                self._kept[setting] = measures.of_trips(rows) if len(rows) else None
-        found = [figures for s in self.settings if (figures := self._kept[s]) is not None]
+                self.kept[setting] = measures.of_trips(rows) if len(rows) else None
+        found = [figures for s in self.settings if (figures := self.kept[s]) is not None]
         return pl.concat(found, how="diagonal_relaxed")
 
 
 def _prefixes(results: Results) -> pl.DataFrame | None:
-    """Adds what a guess would get, as one more method: the truth is the same whoever scores it."""
+    """Adds a guess as one more method; its figures are the same for any method's draws."""
     figures = results.rows(runner.PARTS)
     if figures is None:
         return None
@@ -101,7 +98,7 @@ def _streams(results: Results) -> pl.DataFrame | None:
 
 
 def _promises(results: Results) -> pl.DataFrame:
-    """Keeps the first and the last third only where the test period is a period."""
+    """Keeps the first and the last third only for splits by time."""
     figures = measures.of_promises(results.trips)
     if not len(figures):
         return figures
@@ -110,7 +107,7 @@ def _promises(results: Results) -> pl.DataFrame:
 
 
 def _drift(results: Results) -> pl.DataFrame | None:
-    """Computes what it costs to test on the future: the same people and seeds, split by time instead of at random."""
+    """Computes the cost of a test on the future: the same people and seeds, split by time instead of at random."""
     figures = results.frame("trips")
     assert figures is not None
     past, future = (figures.filter(pl.col("split") == split) for split in ("random", "chronological"))
@@ -130,9 +127,9 @@ _SOURCES: dict[str, Callable[[Results], pl.DataFrame | None]] = {
 
 
 def read(out: Path, manifest: Mapping[str, Any], table: str = runner.TRIPS) -> pl.LazyFrame | None:
-    """Reads all results of a folder; None if there are none.
+    """Reads all results of a folder; returns None if there are none.
 
-    Every seed of the simulated data is another city, whose p01 is another person: people are named with their cities.
+    In simulated data every seed is another city, whose p01 is another person, so names of people get their cities.
     """
     scores = read_kept(out, table)
     if scores is None or manifest["dataset"] != "simulated":
@@ -141,7 +138,7 @@ def read(out: Path, manifest: Mapping[str, Any], table: str = runner.TRIPS) -> p
 
 
 def flagging(shown: Iterable[str]) -> str:
-    """Returns what a reader must know about the threshold of the methods in a table."""
+    """Describes the threshold of the methods in a table."""
     names = list(shown)
     words = [f"A trip is flagged at {measures.EPS:g} or less, in standard deviations of left-out training trips."]
     if any("kdd19" in name for name in names):
@@ -161,13 +158,8 @@ def of_what(setting: Setting) -> str:
     return f"{said}, {percent(setting.rate)} anomalies" if setting.rate else f"as {said}"
 
 
-def in_order(methods: Iterable[str]) -> list[str]:
-    """Returns methods, each followed by its other ways to decide."""
-    return [name for method in methods for name in (method, method + MEAN_ONLY, method + SURE)]
-
-
 def deciding(methods: Iterable[str], metric: str) -> list[str]:
-    """Returns the ways to decide that differ in a metric: being sure does not change a ranking, nor a p-value."""
+    """Returns the ways to decide that differ in a metric: certainty changes neither a ranking nor a p-value."""
     if metric in ("f1_default", "false_alarm_rate"):
         return [m for m in methods if not m.endswith((SURE, MEAN_ONLY))]
     return [m for m in methods if metric in ("recall", "precision", "f1") or not m.endswith(SURE)]
@@ -194,7 +186,7 @@ def draws_of(figures: pl.DataFrame) -> int:
 
 
 def mean_of(figures: pl.DataFrame, name: str) -> float | None:
-    """Returns the plain mean of a figure over the draws that have it; None if none has."""
+    """Returns the plain mean of a figure over the draws that have it; None if no draw has."""
     known = figures[name].drop_nulls().drop_nans()
     return float(known.mean()) if len(known) else None  # type: ignore[arg-type]
 

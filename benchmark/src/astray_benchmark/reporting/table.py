@@ -1,4 +1,4 @@
-"""A table of results, which writes itself as Markdown, CSV and LaTeX (booktabs), intervals included."""
+"""A table of results, in Markdown, CSV and LaTeX (booktabs), with intervals."""
 
 from __future__ import annotations
 
@@ -36,23 +36,6 @@ _LATEX = str.maketrans(
 class Table:
     """A table of results.
 
-    Parameters
-    ----------
-    name
-        The name of its files.
-    title
-        Its heading or caption.
-    columns
-        The heads; "group | name" stands under a common head with its neighbours of the same group.
-    rows
-        Texts, numbers (three decimals, whole ones as they are), intervals, or None for nothing.
-    note
-        What a reader must know of it.
-    decimals
-        Of numbers.
-
-    Examples
-    --------
     >>> table = Table("t", "Who wins", ("method", "LOF | R", "LOF | P"), (("a", 0.5, Interval(0.25, 0.2, 0.3)),))
     >>> print(table.markdown())
     ### Who wins
@@ -67,12 +50,11 @@ class Table:
     <BLANKLINE>
     """
 
-    name: str
+    name: str  # of its files
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[str, ...]  # "group | name" shares the head "group" with its neighbours of the same group
+    rows: tuple[tuple[Cell, ...], ...]  # texts, numbers, intervals, or None for an empty cell
     note: str = ""
-    decimals: int = 3
 
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
@@ -90,7 +72,7 @@ class Table:
     def markdown(self) -> str:
         """Returns the table in Markdown, under its heading, with the note below."""
         lines = [f"### {self.title}", "", _piped(self.heads), "|" + "---|" * len(self.columns)]
-        lines += [_piped([said(cell, self.decimals).replace("|", "\\|") for cell in row]) for row in self.rows]
+        lines += [_piped([said(cell).replace("|", "\\|") for cell in row]) for row in self.rows]
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def csv(self) -> str:
@@ -121,7 +103,7 @@ class Table:
         for row in self.rows:
             if row[0] == "Avg":
                 lines.append(r"\midrule")
-            lines.append(" & ".join(_escaped(said(cell, self.decimals)) for cell in row) + r" \\")
+            lines.append(" & ".join(_escaped(said(cell)) for cell in row) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
         lines += [rf"\par\smallskip {_escaped(self.note)}"] if self.note else []
         return "\n".join([*lines, r"\end{table*}", ""])
@@ -136,8 +118,8 @@ def write(tables: Sequence[Table], folder: Path) -> None:
                 file.write(text.encode())
 
 
-def said(cell: Cell, decimals: int = 3) -> str:
-    """Formats a cell.
+def said(cell: Cell) -> str:
+    """Formats a cell: numbers get three decimals, whole numbers none.
 
     >>> said(0.12345), said(7), said(None), said(Interval(0.5, float("nan"), float("nan"))), said(float("inf"))
     ('0.123', '7', '', '0.500', '∞')
@@ -146,11 +128,11 @@ def said(cell: Cell, decimals: int = 3) -> str:
         case None:
             return ""
         case Interval(mean, low, high) if math.isfinite(low):
-            return f"{said(mean, decimals)} [{low:.{decimals}f}, {high:.{decimals}f}]"
+            return f"{said(mean)} [{low:.3f}, {high:.3f}]"
         case Interval(mean, _, _):
-            return said(mean, decimals)
+            return said(mean)
         case float():
-            return f"{cell:.{decimals}f}" if math.isfinite(cell) else "∞" if cell > 0 else "–"
+            return f"{cell:.3f}" if math.isfinite(cell) else "∞" if cell > 0 else "–"
         case _:
             return str(cell)
 

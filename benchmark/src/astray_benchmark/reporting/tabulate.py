@@ -2,8 +2,8 @@
 
 The templates of a recipe may use {dataset}; {split}, {rate}, {share} (the rate in percent) and {reading} of the
 setting; {metric}, {words}; {eps}, {p} and {two} (the rate of false alarms, as a number and in percent), {promise},
-{buffer}; {ours} (the head beside the paper's figures); and in notes {intervals}, {flagging}, {rule}, {comparison} and
-{settings}.
+{buffer}; {ours} (the head of our figures beside the paper's); and in notes {intervals}, {flagging}, {rule},
+{comparison} and {settings}.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OVER = re.compile(r"\{(kind|ratio|contamination|history|method)\}")
 
 
 def tables(results: Results, protocol: str) -> list[Table]:
-    """Makes every table of a protocol that its results allow. Recipes for each setting in a row take turns."""
+    """Makes every table of a protocol that its results allow. Neighbouring recipes for each setting take turns."""
     made: list[Table] = []
     for each, group in groupby(table_recipes(protocol), key=lambda recipe: recipe.each):
         recipes = list(group)
@@ -53,7 +53,7 @@ def tables(results: Results, protocol: str) -> list[Table]:
 
 
 def table(recipe: TableRecipe, results: Results, setting: Setting | None = None) -> list[Table]:
-    """Makes the tables of one recipe, one a metric; none where nothing was run."""
+    """Makes the tables of one recipe, one for each metric; none if nothing was run."""
     if recipe.irregular:
         return irregular_tables.TABLES[recipe.irregular](results)
     frame = results.frame(recipe.source)
@@ -71,7 +71,7 @@ def table(recipe: TableRecipe, results: Results, setting: Setting | None = None)
 
 
 class Column(NamedTuple):
-    """One column: its head, what its cells are, and which of a row's draws they are of."""
+    """A column: its head, the statistic of its cells, and the values by which a row's draws are chosen."""
 
     head: str
     statistic: str
@@ -92,7 +92,7 @@ class _Sheet:
 
     @cached_property
     def parts(self) -> dict[str, pl.DataFrame]:
-        """Returns the draws of each method shown."""
+        """Returns the draws of each method in the table."""
         every = [*self.results.methods, BASE_RATE]
         methods = deciding(every, self.metric) if self.metric else every
         if self.recipe.ways == "ranked":
@@ -161,13 +161,13 @@ class _Sheet:
             yield tuple(in_words(column, names[column]) for column in self.recipe.rows.values()), part
 
     def _split(self, whole: pl.DataFrame, column: str) -> list[tuple[Any, pl.DataFrame]]:
-        """Splits draws by a column: methods and settings in the order of the command, others as they come."""
+        """Splits draws by a column: methods and settings in the order of the command, other values as they come."""
         found = {key[0]: part for key, part in whole.partition_by(column, as_dict=True, maintain_order=True).items()}
         order = self._values(column)
         return [(value, found[value]) for value in (found if order is None else order) if value in found]
 
     def _values(self, column: str) -> Sequence[Any] | None:
-        """Returns the values of a column in the order in which tables show them; None if that is the data's own."""
+        """Returns the values of a column in the order of tables; None if tables keep the order of the data."""
         if column == "method":
             return list(self.parts)
         if column == "ratio":
@@ -257,7 +257,7 @@ STATISTICS: dict[str, Callable[[pl.DataFrame, str], Cell]] = {
     "lowest": lambda part, metric: float(_of_people(part, metric).min()),  # type: ignore[arg-type]
     "highest": lambda part, metric: float(_of_people(part, metric).max()),  # type: ignore[arg-type]
 }
-"""What a cell may be: the mean over people with its interval, or alone (centre); the plain mean over draws; ...
+"""The statistics of cells: the mean over people with its interval, or alone (centre); the plain mean over draws; ...
 
 Those that compare with something else are "printed" (the paper's figure), "behind" (the difference from the first
 row), "gained" (from the method that is the argument) and "change" (from the first setting to the argument).
