@@ -247,10 +247,10 @@ def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories
     sessions = opened()
     for i in range(max(map(len, alone))):
         some = [k for k, trip in enumerate(trips) if i < trip.n_rows]
-        advanced = [sessions[k]._advance(*fixes_of(trips[k])[i], "", None) for k in some]
+        advanced = [sessions[k].begin(*fixes_of(trips[k])[i]) for k in some]
         score_open(due for k in some if (due := sessions[k].due) is not None)
         for k, advance in zip(some, advanced, strict=True):
-            together[k].append(sessions[k]._score(advance))
+            together[k].append(sessions[k].finish(advance))
     assert max(map(len, together)) > 50
     assert repr(together) == repr(alone)
 
