@@ -1,4 +1,4 @@
-"""A cluster of Dask's as an executor: where it may be, and what it says when it is lost."""
+"""A Dask cluster as an executor: which addresses are allowed, and the errors when it is lost."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from urllib.parse import urlsplit
 
 from astray.core.errors import AstrayError
 
-ANSWER_SECONDS = 10.0  # for which a scheduler is waited for
+ANSWER_SECONDS = 10.0  # to wait for an answer of the scheduler
 
 
 class Cluster(NamedTuple):
-    """An executor that is connected to a scheduler, and how many workers that had at first."""
+    """An executor that is connected to a scheduler, and the number of its workers at the beginning."""
 
     executor: Executor
     n_workers: int
 
 
 class SchedulerLost(Exception):
-    """A job whose result does not come any more."""
+    """Raised for a job whose result is lost with the scheduler."""
 
 
 class Jobs(Executor):
-    """An executor of a client's.
+    """An executor for a Dask client.
 
-    Dask has one of its own, whose future waits for ever if the scheduler is lost while its result is fetched.
+    The futures of Dask's own executor wait for ever if the scheduler is lost while a result is fetched.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A job for any worker; its future fails with :class:`SchedulerLost` if nobody can say any more how it went."""
+        """Gives a job to any worker; its future fails with :class:`SchedulerLost` if the scheduler is lost."""
         found: Future[Any] = Future()
         try:
             job = self.client.submit(fn, *args, pure=False, **kwargs)
@@ -48,7 +48,7 @@ class Jobs(Executor):
         return found
 
     async def _pass_on(self, job: Any, found: Future[Any]) -> None:
-        """Wait for a job, and let its future know."""
+        """Waits for a job, and passes its outcome to its future."""
         result: asyncio.Future[Any] = asyncio.ensure_future(job.result())
         while not result.done() and self._connected():
             await asyncio.wait([result], timeout=ANSWER_SECONDS)
@@ -58,21 +58,21 @@ class Jobs(Executor):
             return
         if not isinstance(outcome, BaseException):
             found.set_result(outcome)
-        elif job.status == "error":  # in the job itself
+        elif job.status == "error":  # the job itself raised it
             found.set_exception(outcome)
         else:
             found.set_exception(SchedulerLost(repr(outcome)))
 
     def _connected(self) -> bool:
-        """Whether there is a connection, or one may come back."""
+        """Returns True if there is a connection, or one may come back."""
         return self.client.status in ("running", "connecting")
 
 
 def check_address(address: str) -> None:
-    """Refuse an address where trips, or the programs that workers run, could be read or sent by anybody.
+    """Refuses an address on which strangers could read the trips or run programs on the workers.
 
-    Dask sends pickled objects. Over plain TCP nobody proves who they are, and whoever reaches the port can run
-    programs: so it must be TLS, or stay on this machine.
+    Dask sends pickled objects. Over plain TCP it does not authenticate anybody, so whoever reaches the port can run
+    programs. The address must be of TLS, or of this machine.
 
     >>> check_address("tls://scheduler.example:8786"), check_address("tcp://127.0.0.1:8786")
     (None, None)
@@ -99,7 +99,7 @@ def check_address(address: str) -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Returns True if a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -108,10 +108,10 @@ def _is_here(host: str) -> bool:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """An executor whose jobs are done by the workers of a scheduler.
+    """Connects to a scheduler and yields an executor that gives jobs to its workers.
 
-    A job whose worker is lost is given to another one. If the scheduler is lost, so are the jobs under way: then, and
-    if there is none, :class:`~astray.core.errors.AstrayError` is raised.
+    If a worker is lost, another one gets its job. If the scheduler is lost or does not answer, raises
+    :class:`~astray.core.errors.AstrayError`.
     """
     check_address(address)
     try:
