@@ -1,4 +1,4 @@
-"""``astray demo``: the main job from start to end, on a simulated city."""
+"""``astray demo``: the main job from start to end, with a simulated city."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say, tell
+from astray.cli.console import learning, progress, say, tell
 from astray.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 79
 CLOCKS = "UTC"
-"""What the clocks of the made city show."""
+"""The time zone of the simulated city."""
 
 
 @o.with_settings("iterations", "false_alarm_rate", "eps")
@@ -57,10 +57,9 @@ def command(
     who = past.agents[0]
     mine, others, new = past.agent(who), past.without(who), labelled.agent(who)
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
-    with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
+    with learning(what, quiet=settings.quiet) as done:
         chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
-        detector = Detector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
-        detector.fit(mine, population=others)
+        detector = Detector(seed=seed, time_zone=CLOCKS, progress=done, **chosen).fit(mine, population=others)
 
     table = detector.score(new).with_columns(pl.Series("truth", new.context["kind"]))
     astray = table.filter(pl.col("decision") != "normal").sort("score")

@@ -1,8 +1,7 @@
 """Defines the arguments that several commands share, and makes flags from :mod:`astray.core.settings`.
 
-Typer makes a flag from a parameter of a function. :func:`with_settings` gives a command one such parameter for each
-setting that it takes, which typer has no means for: its groups of parameters would have to be written out in every
-command.
+Typer makes a flag from a parameter of a function, and has no groups of parameters: every command would have to list all
+of its settings. :func:`with_settings` adds these parameters to a command.
 """
 
 from __future__ import annotations
@@ -68,6 +67,11 @@ def _table(path: Path | None) -> Path | None:
 def output(metavar: str, help: str, **more: Any) -> Any:
     """Returns the flag ``--output`` of a command."""
     return Option("--output", "-o", metavar=metavar, help=help, show_default=False, **more)
+
+
+def anomalous(help: str) -> Any:
+    """Returns the flag ``--anomalous`` of a command."""
+    return Option("--anomalous", metavar="TRIP", help=f"{help} May be repeated.", show_default=False)
 
 
 Output = Annotated[
