@@ -28,8 +28,8 @@ def command(
     """Remove an agent, or some of its trips, from a model.
 
     The agent's name, memory and kept trips leave the file, and their bytes are overwritten. A model of one agent also
-    holds, by name, the places where the agents of its population go; this command removes those, too. What stays is the
-    reward: a few thousand numbers, learned from many agents, that hold no places. If a trip proved anomalous and the
+    holds, by name, the places where the agents of its population go; this command removes those, too. The reward stays:
+    it is a few thousand numbers, learned from many agents, that hold no places. If a trip proved anomalous and the
     model must never learn it again, use astray update --anomalous instead.
 
     [b]Examples[/b]

@@ -1,4 +1,4 @@
-"""``astray info``: what a model is, what it has seen, and how it decides."""
+"""``astray info``: shows what a model is, what it has learned from, and how it decides."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     from astray.scoring.decisions import Threshold
 
 NAMED = 5
-"""Agents of a pool that are named, at most."""
+"""The most agents of a pool, and time zones, that are named."""
 
 
 @o.with_settings()
 def command(
     settings: Settings,
     model: o.Model,
-    as_json: Annotated[bool, Option("--json", help="As JSON, with everything there is.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say what a model is, what it has seen, and how it decides.
+    """Show what a model is, what it has learned from, and how it decides.
+
+    Prints a line for each fact: the agents, their trips and period, the reward, the score below which a trip is an
+    anomaly or goes to review, and the lowest false-alarm rate that the model supports.
 
     [b]Examples[/b]
 

@@ -122,10 +122,10 @@ Config = Annotated[
 
 
 def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the flags of some settings (groups or names), and passes it their values as ``settings``.
+    """Adds the flags of some settings (groups or names) to a command, and passes their values as ``settings``.
 
-    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, with or without
-    a flag.
+    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, also those
+    without a flag.
     """
     asked = {name for w in wanted for name in ([w] if isinstance(w, str) else [f.name for f in fields(w)])} | {"quiet"}
     flags = {f.name: _flag(f.name, panel) for group, panel in PANELS.items() for f in fields(group) if f.name in asked}
@@ -153,9 +153,9 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
 
 
 def changes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """Locks the ``model`` of a command that reads, changes and writes it, so that no other command does so meanwhile.
+    """Locks the ``model`` of a command that changes it, so that no other command changes it meanwhile.
 
-    Jobs of several parts run side by side without the lock: each changes other agents, in one transaction at its end.
+    Commands with ``--part`` take no lock and run side by side: each changes other agents, in transactions.
     """
 
     @functools.wraps(command)
@@ -167,7 +167,7 @@ def changes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def save(detector: Detector, model: Path, output: Path | None) -> None:
-    """Writes a changed model in its old place, or to ``output`` once no other process is changing that file."""
+    """Writes a changed model to its old place, or to ``output`` as soon as no other process changes that file."""
     if output is None or (output.exists() and output.samefile(model)):
         detector.save(model)
         return
