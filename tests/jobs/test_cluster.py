@@ -195,7 +195,7 @@ def test_a_rerun_after_a_killed_client_does_only_what_is_missing(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_lost_scheduler_is_reported_and_a_rerun_goes_on(
+def test_a_lost_scheduler_is_reported_and_a_rerun_continues(
     name: str, home: Path, expected: dict[str, bytes], cluster: Cluster, mortal_cluster: Cluster
 ):
     client = run(home, name, mortal_cluster, hold_after=3)  # more jobs are left than are under way

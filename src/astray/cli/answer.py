@@ -60,9 +60,9 @@ def command(
         raise AstrayError("were these trips the agent's own or not?", remedy="add --mine or --not-mine")
     with changing(model):
         detector = load(model)
-        said = _answer(detector, trips, mine)
+        lines = _answer(detector, trips, mine)
         o.save(detector, model, new_model)
-    say("\n".join(said), quiet=settings.quiet)
+    say("\n".join(lines), quiet=settings.quiet)
 
 
 def _list(detector: Detector, settings: Settings) -> None:
@@ -85,8 +85,8 @@ def _answer(detector: Detector, trips: list[str], mine: bool) -> list[str]:
     named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")
     groups = {trip: group for group in detector.questions_ for trip in group.trips}
     done = "learned as the agent's own" if mine else "known as anomalous; what is alike is refused from now on"
-    said = []
+    lines = []
     for meant in dict.fromkeys(groups[trip].trips if trip in groups else (trip,) for trip in named):
         detector.answer(meant, mine)
-        said.append(f"{', '.join(map(str, meant))}: {done}")
-    return said
+        lines.append(f"{', '.join(map(str, meant))}: {done}")
+    return lines

@@ -75,7 +75,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     """Yields what is known about the trips, by heading."""
     import numpy as np
 
-    from astray.core.zones import by_place
+    from astray.core.zones import Zone, by_place, home_of
     from astray.plots.trips_map import centred
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
@@ -90,7 +90,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
     often = f", about one every {np.median(steps):.0f} s" if len(steps) else ""
     yield "fixes", f"{trips.n_rows:,}{often}"
-    zone = source.zone_of(trips)
+    zone = home_of(trips) if source.settings.time_zone is None else Zone.of(source.settings.time_zone)
     yield "from", f"{zone.clock(float(time.min())):%Y-%m-%d %H:%M:%S}"
     yield "to", f"{zone.clock(float(time.max())):%Y-%m-%d %H:%M:%S}"
     yield "zone", str(zone)

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from astray.cli.running import as_flag
 from astray.core.errors import AstrayError, some_names
 from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
     from astray.core.trip_ids import TripId
-    from astray.readers import Report
 
 
 class Advance(Protocol):
@@ -92,14 +90,14 @@ def _bar(what: str) -> Iterator[Advance]:
 
 
 def _lines(what: str) -> Advance:
-    said, pace = time.monotonic(), Pace()
+    printed, pace = time.monotonic(), Pace()
 
     def advance(share: float, more: str = "") -> None:
-        nonlocal said
+        nonlocal printed
         now = time.monotonic()
         left = pace.left(now, share)
-        if now - said >= EVERY and left and share < 1:
-            said = now
+        if now - printed >= EVERY and left and share < 1:
+            printed = now
             say(", ".join(filter(None, (f"{what}: {share:.0%}", left, more))))
 
     return advance
@@ -201,12 +199,6 @@ def without_panics() -> Iterator[None]:
             held.seek(0)
             if not refused:
                 os.write(2, held.read())
-
-
-def say_left_out(report: Report, *, quiet: bool = False) -> None:
-    """Prints what a reader left out; unless ``quiet``, also what it assumed and how many trips it cut."""
-    if report.counts or ((report.assumptions or report.cut) and not quiet):
-        say(report.told(as_flag))
 
 
 def say_suspected(trips: Sequence[TripId], *, quiet: bool = False) -> None:

@@ -104,12 +104,12 @@ def report(who: str, n_past: int, rule: str, table: pl.DataFrame, explanations: 
         lines += ["", "Missed:", *(in_a_line(row) for row in missed.iter_rows(named=True))]
     lines.append("")
     right = table.filter(found & wrong).height
-    for name, among, said in (
+    for name, among, words in (
         ("precision", found, "the share of the trips called astray that really are"),
         ("recall   ", wrong, "the share of the wrong trips that were found"),
     ):
         n = table.filter(among).height
-        lines.append(f"{name} {f'{right / n:.2f}' if n else '-'} ({right} of {n}): {said}")
+        lines.append(f"{name} {f'{right / n:.2f}' if n else '-'} ({right} of {n}): {words}")
     return "\n".join(lines)
 
 
@@ -117,19 +117,19 @@ def in_a_line(row: Mapping[str, Any]) -> str:
     """Returns a trip as a line of the table."""
     scores = f"{row['normality']:>6.1f}{row['uncertainty']:>6.1f}{row['p_value']:>7.3f}"
     truth = row["truth"] or "normal"
-    said = f"{row['aspect'] or '':<7}{row['decision']:<9}{truth}"
-    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M} {scores}  {said}"
+    words = f"{row['aspect'] or '':<7}{row['decision']:<9}{truth}"
+    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M} {scores}  {words}"
 
 
 def in_words(explanation: Explanation) -> list[str]:
     """Returns what is odd about a trip, and about its worst segment, as lines."""
     from astray.plots.trip_text import span
 
-    said = [explanation.why] if explanation.why else []
+    parts = [explanation.why] if explanation.why else []
     if explanation.segments:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
-        said.append(f"{span(explanation, worst)}: {worst}")
-    return [" " * 10 + line for words in said for line in textwrap.wrap(words, WIDTH - 10)]
+        parts.append(f"{span(explanation, worst)}: {worst}")
+    return [" " * 10 + line for words in parts for line in textwrap.wrap(words, WIDTH - 10)]
 
 
 def draw(folder: Path, table: pl.DataFrame, explanations: Mapping[str, Explanation], level: float) -> list[str]:

@@ -89,7 +89,7 @@ def command(
     source.keep_from(output)
     for held, kept in (("the reward is", settings.reward), ("the fixes of GeoLife are", settings.cache)):
         keep_from(output, [] if kept is None else [Path(kept)], f"{held} kept in this file")
-    if part is not None or (source.is_streamed and not (agent or pooled or anomalous or population)):
+    if part is not None or (source.streamed_files and not (agent or pooled or anomalous or population)):
         if agent or pooled or anomalous or population:
             raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
         learned = _streamed(source, output, part)

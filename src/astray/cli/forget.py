@@ -46,15 +46,15 @@ def command(
     if not trip:
         detector.forget(agent)
         left = len(detector.agents) if detector.is_one else len(detector.memories_)
-        said = f"{agent} forgotten; {number_of(left, 'agent')} left"
+        done = f"{agent} forgotten; {number_of(left, 'agent')} left"
     elif not detector.is_one:
         if agent in detector.memories_:
             remembered = detector.memories_[agent].counts.trip_ids
             meant = find_trips(trip, remembered, among=f"trips that are remembered of {agent}")
             trip = [found.trajectory for found in meant]
-        said = f"{number_of(detector.forget_trips(agent, trip), 'trip')} of {agent} forgotten"
+        done = f"{number_of(detector.forget_trips(agent, trip), 'trip')} of {agent} forgotten"
     else:
         remedy = "astray update MODEL --anomalous TRIP takes a single trip out of a model of one agent or pool"
         raise AstrayError("--trip is for a fleet", place=model, remedy=remedy)
     o.save(detector, model, output)
-    say(said, quiet=settings.quiet)
+    say(done, quiet=settings.quiet)

@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from astray.cli.console import progress, say_left_out, without_panics
+from astray.cli.console import progress, say, without_panics
+from astray.cli.running import as_flag
 from astray.core.atomic import keep_from
 from astray.core.errors import AstrayError, DataError, Option, some_names
 from astray.core.settings import TABLES, Settings
 from astray.core.trajectories import Trajectories
-from astray.core.zones import Zone, home_of
 from astray.detector import Detector
 from astray.jobs.slabs import Batch
 from astray.readers import Report, iter_read, read, recognised_formats
@@ -90,14 +90,9 @@ class Source:
             return ["table"] if "names" in (self.settings.read or {}) else recognised_formats(self.path)
         return ["table" if named in TABLES else named]
 
-    @property
-    def is_streamed(self) -> bool:
-        """True if the files are too large to load, and of a format that can be streamed."""
-        return bool(self._streamed_files)
-
     @cached_property
-    def _streamed_files(self) -> list[Path]:
-        """The files to stream: one, or several of Parquet, one after the other; empty if everything is loaded."""
+    def streamed_files(self) -> list[Path]:
+        """The files, if they are too large to load: one, or several of Parquet; empty if everything is loaded."""
         if self.settings.whole or "names" in self.options or self.formats not in (["table"], ["porto"]):
             return []
         paths, files = expand_patterns(self.path), self.files
@@ -128,7 +123,7 @@ class Source:
 
     def weighed(self) -> tuple[Iterator[Batch], bool]:
         """Returns the batches, and True if they are too few to be worth other processes."""
-        if self.is_streamed:
+        if self.streamed_files:
             return self._streamed(), False
         loaded = self.load()
         pieces = ((loaded[piece], piece.stop / len(loaded)) for piece in chunks(loaded.lengths, LOADED_ROWS))
@@ -147,7 +142,7 @@ class Source:
     def _streamed(self) -> Iterator[Batch]:
         shares = deque([0.0], maxlen=1)
         others: dict[str, None] | None = {}  # the agents so far, until a trip that is asked for is found
-        sizes = {file: file.stat().st_size for file in self._streamed_files}
+        sizes = {file: file.stat().st_size for file in self.streamed_files}
         whole, before = max(sum(sizes.values()), 1), 0
         for file, size in sizes.items():
             for batch in _without_panics(iter_read(file, BATCH_ROWS, **self._arguments(shares.append))):
@@ -187,10 +182,6 @@ class Source:
         owners = [owner] * len(trips)
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
-    def zone_of(self, trips: Trajectories) -> Zone:
-        """Returns the zone for the times of some trips: that of the settings, or else of the place."""
-        return home_of(trips) if self.settings.time_zone is None else Zone.of(self.settings.time_zone)
-
     def keep_from(self, output: Path | None, model: Path | None = None) -> None:
         """Refuses to overwrite a file of trips, or the ``model``."""
         if output is not None and output.exists():
@@ -198,12 +189,13 @@ class Source:
             keep_from(output, [] if model is None else [model], "this is the model")
 
     def say_left_out(self) -> None:
-        """Prints on standard error what was left out and assumed."""
+        """Prints on standard error what was left out; unless quiet, also what was assumed, and how many trips cut."""
         given = self.settings.time_zone or (self.settings.read or {}).get("time_zone")
         if self.report.names_no_zone and given is None and self.zone is not None:
             reason = f"times name no zone and were read as {self.zone}, the model's"
             self.report.assume(self.name, reason, ("pass theirs if not, such as ", Option("time_zone", "UTC")))
-        say_left_out(self.report, quiet=self.settings.quiet)
+        if self.report.counts or ((self.report.assumptions or self.report.cut) and not self.settings.quiet):
+            say(self.report.told(as_flag))
 
 
 def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:

@@ -130,8 +130,8 @@ def _show(tables: list[pl.DataFrame]) -> None:
     headings = {"score": "score", "uncertainty": "+-", "p_value": "p", "decision": "decision", "aspect": "in"}
     zones = everything["zone"].unique().to_list() if "zone" in everything.columns else []
     shown = everything.head(SHOWN)
-    told = f"; times are of {zones[0]}" if len(zones) == 1 else ""
-    table = Table(title=f"Lowest scores first{told}", title_justify="left", box=None, header_style="bold")
+    note = f"; times are of {zones[0]}" if len(zones) == 1 else ""
+    table = Table(title=f"Lowest scores first{note}", title_justify="left", box=None, header_style="bold")
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
     # Names are folded and never cut, because a person gives them to astray explain.
     table.add_column("agent", overflow="fold", min_width=5)

@@ -25,7 +25,7 @@ def command(
     model: o.Model,
     file: Annotated[
         list[Path] | None,
-        Argument(metavar="[FILE]...", help="New trips, in any format that astray reads.", show_default=False),
+        Argument(metavar="FILE", help="New trips, in any format that astray reads.", show_default=False),
     ] = None,
     anomalous: Annotated[
         list[str] | None,

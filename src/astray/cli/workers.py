@@ -35,13 +35,13 @@ def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Worke
             workers = Workers(cluster.n_workers, cluster.executor)
         done = stack.enter_context(progress(what, quiet=settings.quiet))
         done_so_far = WorkDone(done)
-        told = time.monotonic()
+        reported = time.monotonic()
 
         def watch(step: Step) -> None:
-            nonlocal told
+            nonlocal reported
             done_so_far.add(step)
-            if settings.verbose and time.monotonic() - told > EVERY:
-                told = time.monotonic()
+            if settings.verbose and time.monotonic() - reported > EVERY:
+                reported = time.monotonic()
                 say(done_so_far.by_worker(), quiet=settings.quiet)
 
         yield workers, watch

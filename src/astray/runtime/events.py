@@ -37,13 +37,13 @@ class Events:
 
     def say(self, event: str, **fields: Any) -> None:
         """Writes one event."""
-        said = _ENCODER.encode({"event": event, **{k: _plain(v) for k, v in fields.items()}})
+        text = _ENCODER.encode({"event": event, **{k: _plain(v) for k, v in fields.items()}})
         for number, line in self.standing:
             self.sequence = number
-            if line == _numbered(number, said):
+            if line == _numbered(number, text):
                 return
         self.sequence += 1
-        self.out.write(_numbered(self.sequence, said))
+        self.out.write(_numbered(self.sequence, text))
         self.fresh = self.unsafe = True
 
     def flush(self, durable: bool = False) -> None:
@@ -109,13 +109,13 @@ def _standing(path: Path) -> Iterator[tuple[int, str]]:
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         for line in file:
             with suppress(ValueError, RecursionError):
-                said = json.loads(line)
-                if isinstance(said, dict) and type(number := said.get("sequence")) is int:
+                event = json.loads(line)
+                if isinstance(event, dict) and type(number := event.get("sequence")) is int:
                     yield number, line
 
 
-def _numbered(number: int, said: str) -> str:
-    return f'{{"sequence": {number}, {said[1:]}\n'
+def _numbered(number: int, text: str) -> str:
+    return f'{{"sequence": {number}, {text[1:]}\n'
 
 
 def of_trip(trip: TripScore, zone: Zone) -> dict[str, Any]:

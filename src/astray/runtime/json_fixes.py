@@ -57,29 +57,29 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
         return Refused("the line is empty")
     try:
         text = line if isinstance(line, str) else line.decode()
-        said = _DECODER.decode(text.removeprefix("\ufeff"))  # the byte-order mark that some programs write
+        entries = _DECODER.decode(text.removeprefix("\ufeff"))  # the byte-order mark that some programs write
     except (ValueError, RecursionError) as error:
         return Refused(f"not JSON: {str(error).splitlines()[0]:.100}")
-    if not isinstance(said, dict):
+    if not isinstance(entries, dict):
         return Refused('not a JSON object; a fix is one, such as {"agent": "a", "time": 0, "lat": 45, "lon": 7}')
-    return understood(said, time_zone)
+    return understood(entries, time_zone)
 
 
-def understood(said: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
+def understood(entries: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
     """Checks a decoded JSON object as :func:`parse` does, and removes what it uses from the object.
 
     >>> understood({"type": "end", "agent": "a"}).kind
     'end'
     """
-    kind = said.pop("type", "fix")
+    kind = entries.pop("type", "fix")
     if kind not in KINDS:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")
-    if reason := no_location(said):
+    if reason := no_location(entries):
         return Refused(reason)
-    goal = said.pop("destination", None)
+    goal = entries.pop("destination", None)
     agent: str | None = None
     try:
-        fix = split_fix(said)
+        fix = split_fix(entries)
         agent = None if fix.agent is None else label("agent", fix.agent)
         if kind == "end":
             return Message(kind, agent, math.nan, math.nan, math.nan, fix.others)

@@ -41,18 +41,18 @@ class Needed(NamedTuple):
         """Returns an empty value for each."""
         return dict.fromkeys(self.numeric, 0.0) | dict.fromkeys(self.categorical, "")
 
-    def context(self, said: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def context(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Returns the context of a fix, and what is wrong with it."""
         found: dict[str, Any] = {}
         for name in self.numeric:
-            value = said.get(name)
+            value = given.get(name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 return {}, f"{name} is not a finite number; the model looks at it"
             found[name] = float(value)
         for name in self.categorical:
-            if not isinstance(said.get(name), (str, int, float)):
+            if not isinstance(given.get(name), (str, int, float)):
                 return {}, f"{name} is missing; the model or a threshold looks at it"
-            found[name] = str(said[name])
+            found[name] = str(given[name])
         return found, ""
 
 
