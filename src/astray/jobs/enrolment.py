@@ -15,7 +15,7 @@ import numpy as np
 from astray.core.processes import Drain, spread
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector, load
-from astray.jobs.slabs import Batch, agents_together, by_hash, slabs
+from astray.jobs.slabs import Batch, agent_by_agent, slabs
 from astray.jobs.work import HERE, Step, Timed, Watch, Workers, keep_memory, unwatched
 from astray.model.file import ModelFile
 from astray.model.store import Row, shard_of
@@ -100,10 +100,9 @@ def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, wat
     def tasks() -> Iterator[Enrolling | Drain]:
         before = 0.0
         for trips, share, is_last in slabs(batches):
-            order = by_hash(trips)
-            pieces = agents_together(trips, order)
-            for k, piece in enumerate(pieces, start=1):
-                some = trips[order[piece]]
+            pieces = agent_by_agent(trips)
+            for k, positions in enumerate(pieces, start=1):
+                some = trips[positions]
                 job = Enrolling(some.agents, some, is_last)
                 given.append((job, before + (share - before) * k / len(pieces)))
                 yield job

@@ -23,7 +23,7 @@ from astray.core.processes import spread
 from astray.core.settings import Settings
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector, load
-from astray.jobs.slabs import Batch, Slab, agents_together, by_hash, slabs
+from astray.jobs.slabs import Batch, Slab, agent_by_agent, slabs
 from astray.jobs.work import HERE, Done, Step, Timed, Watch, Workers, keep_memory, unwatched
 
 Array = NDArray[Any]
@@ -85,13 +85,12 @@ def scored(
         before = 0.0
         for slab in slabs(batches) if fleet else (Slab(trips, share, False) for trips, share in batches):
             trips, share, _ = slab
-            order = by_hash(trips) if fleet else np.arange(len(trips))
-            pieces = agents_together(trips, order) if fleet else [slice(0, len(trips))]
-            for k, piece in enumerate(pieces, start=1):
-                some = trips[order[piece]] if fleet else trips
+            pieces = agent_by_agent(trips) if fleet else [np.arange(len(trips))]
+            for k, positions in enumerate(pieces, start=1):
+                some = trips[positions] if fleet else trips
                 kept = None if unfinished is None else unfinished / f"{_digest(some)}.arrow"
                 come = before + (share - before) * k / len(pieces)
-                given.append(_Scoring(slab, order[piece], come, k == len(pieces), kept))
+                given.append(_Scoring(slab, positions, come, k == len(pieces), kept))
                 yield some if kept is None or not kept.exists() else _done(pl.read_ipc(kept))
             before = share
 

@@ -75,20 +75,15 @@ def slabs(batches: Iterable[Batch]) -> Iterator[Slab]:
         yield Slab(Trajectories.concat(held), share, True)
 
 
-def by_hash(trips: Trajectories) -> NDArray[np.int64]:
-    """Returns the order that puts the trips of each agent together, and the agents by a hash of their names."""
+def agent_by_agent(trips: Trajectories) -> list[NDArray[np.int64]]:
+    """Returns the positions of the trips of each job: those of some agents, agents in the order of their hash."""
     agents, agent = np.unique(trips.agent_ids, return_inverse=True)
     shard = np.array([shard_of(name) for name in agents.tolist()], np.int64)
-    return np.lexsort((agent, shard[agent]))
-
-
-def agents_together(trips: Trajectories, order: Array) -> list[slice]:
-    """Cuts trips, in an order agent by agent, into pieces for jobs; no piece ends within an agent."""
-    ids, lengths = trips.agent_ids[order], trips.lengths[order]
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    stops = [*starts[1:].tolist(), len(ids)]
-    pieces = chunks(np.add.reduceat(lengths, starts), AT_A_TIME)
-    return [slice(int(starts[some.start]), stops[some.stop - 1]) for some in pieces]
+    order = np.lexsort((agent, shard[agent]))
+    starts = np.flatnonzero(np.diff(agent[order], prepend=-1))
+    stops = np.append(starts[1:], len(order))
+    sizes = np.add.reduceat(trips.lengths[order], starts)
+    return [order[starts[some.start] : stops[some.stop - 1]] for some in chunks(sizes, AT_A_TIME)]
 
 
 def sampled(
