@@ -79,8 +79,11 @@ def command(
       [dim]# GeoLife, one person told from the others[/dim]
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
+    import numpy as np
+
     from astray.cli.inputs import Source
     from astray.core.trajectories import Trajectories
+    from astray.core.trip_ids import find_trips
 
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other", remedy="give one of them")
@@ -89,9 +92,10 @@ def command(
     source.keep_from(output)
     for held, kept in (("the reward is", settings.reward), ("the fixes of GeoLife are", settings.cache)):
         keep_from(output, [] if kept is None else [Path(kept)], f"{held} kept in this file")
-    if part is not None or (source.streamed_files and not (agent or pooled or anomalous or population)):
-        if agent or pooled or anomalous or population:
-            raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
+    simple_fleet = not (agent or pooled or anomalous or population)
+    if part is not None and not simple_fleet:
+        raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
+    if part is not None or (source.streamed_files and simple_fleet):
         learned = _streamed(source, output, part)
         if learned is not None:
             _say_learned(output, learned, settings)
@@ -106,12 +110,13 @@ def command(
         given.say_left_out()
     alone = agent is not None or pooled or len(past.agents) == 1
     _check_kind(source.name, alone, others is not None, settings)
-    marks = _marks(past, agent, anomalous or [], source.name)
+    mine = past if agent is None else past.agent(agent)
+    among = f"trips{'' if agent is None else f' of {agent}'} in {source.name}"
+    marks = np.where(mine.isin(find_trips(anomalous or [], mine.ids, among=among)), -1, 1)
     if agent is not None:
         rest = [trips for trips in (past.without(agent), others) if trips is not None and len(trips)]
         others = Trajectories.concat(rest) if rest else None
-        past, marks = past.agent(agent), marks[past.agent_ids == agent]
-    model = _learned(past, marks, settings, pooled=pooled or (None if alone else False), population=others)
+    model = _learned(mine, settings, marks, pooled=pooled or (None if alone else False), population=others)
     with changing(output):
         model.save(output)
     _say_learned(output, model, settings)
@@ -132,8 +137,6 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
 
     Returns None if all trips are of one agent, which makes another kind of model.
     """
-    import numpy as np
-
     from astray.cli.inputs import read_part
     from astray.cli.workers import enrol
     from astray.detector import load
@@ -150,7 +153,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
             if len(some.agents) == 1 and is_whole and part is None:
                 return None
             _check_kind(source.name, False, False, settings)
-            fleet = _learned(some, np.ones(len(some), np.int64), settings, pooled=False)
+            fleet = _learned(some, settings, pooled=False)
             if chosen is not None:
                 number, n = chosen
                 for who in fleet.agents:
@@ -184,21 +187,10 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
             raise SettingsError(f"{flag_of(name)} {why}", remedy=remedy)
 
 
-def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: str) -> NDArray[np.int64]:
-    """Returns -1 for each trip of the learned agent that is named as anomalous, else 1."""
-    import numpy as np
-
-    from astray.core.trip_ids import find_trips
-
-    mine = trips if agent is None else trips.agent(agent)
-    whose = "" if agent is None else f" of {agent}"
-    return np.where(trips.isin(find_trips(anomalous, mine.ids, among=f"trips{whose} in {file}")), -1, 1)
-
-
 def _learned(
     trips: Trajectories,
-    marks: NDArray[np.int64],
     settings: Settings,
+    marks: NDArray[np.int64] | None = None,
     *,
     pooled: bool | None,
     population: Trajectories | None = None,

@@ -23,11 +23,11 @@ def command(
 ) -> None:
     """Score trips in the order of time, and learn from each one that is normal.
 
-    Writes the table of astray score, with a column that says what became of each trip. The model scores a trip first,
-    and has [b]learned[/b] it afterwards if it is not flagged. A flagged trip is [b]waiting[/b]; so is a trip that is
-    not clearly normal while many are flagged. If several waiting trips are alike, the model asks: a new habit, or
-    somebody else? astray answer lists the questions, and takes your answers. A trip that is like one that proved to be
-    somebody else's is [b]refused[/b]; a trip that the model has learned already is [b]known[/b].
+    Writes the table of astray score, with a column that says what became of each trip. The model scores a trip before
+    it learns it. [b]learned[/b]: the trip is not flagged. [b]waiting[/b]: it is flagged, or not clearly normal while
+    many trips are flagged. [b]refused[/b]: it is like a trip that proved to be somebody else's. [b]known[/b]: the model
+    had learned it already. If several waiting trips are alike, the model asks whether they are a new habit or somebody
+    else's; astray answer lists the questions, and takes your answers.
 
     [b]Examples[/b]
 

@@ -39,8 +39,8 @@ def command(
 
     The table has a row for each trip. Its normality is about 0, give or take 1, if the trip is like the past ones, and
     falls the more it differs. The p-value is the share of normal trips that score as low. The decision is
-    [b]anomaly[/b] if the p-value is at most the false-alarm rate, 2 in a hundred by default, and otherwise
-    [b]normal[/b]. It is [b]review[/b] if the score is low but the model is uncertain or has too few past trips, and for
+    [b]anomaly[/b] if the p-value is at most the false-alarm rate, 2 in a hundred by default; otherwise it is
+    [b]normal[/b]. It is [b]review[/b] instead of anomaly if the model is uncertain or has too few past trips, and for
     every trip of an agent that the model does not know. With --eps the score decides instead of the p-value. The aspect
     says what speaks most against a trip: its place, route, manner or time. astray streams large files on all cores.
 

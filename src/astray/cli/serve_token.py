@@ -50,7 +50,7 @@ def add(
     ] = False,
     store: StoreUrl = None,
 ) -> None:
-    """Make a token and print it. It is printed only now, because the store keeps no more than a digest of it.
+    """Make a token and print it. Copy it now: the store keeps only a digest, so it cannot be printed again.
 
     [b]Examples[/b]
 
@@ -68,7 +68,7 @@ def add(
 
 @tokens.command(name="list")
 def list_(folder: Folder, store: StoreUrl = None) -> None:
-    """List the names of the tokens, what they allow, and for which agents; not the tokens themselves.
+    """List the names of the tokens, what they allow, and for which agents. The tokens themselves are not stored.
 
     [b]Example[/b]
 
