@@ -31,8 +31,7 @@ def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Worke
     with ExitStack() as stack:
         workers = Workers(1 if few else cores(settings.workers or -1))
         if settings.cluster is not None:
-            cluster = stack.enter_context(connected(settings.cluster))
-            workers = Workers(cluster.n_workers, cluster.executor)
+            workers = stack.enter_context(connected(settings.cluster))
         done = stack.enter_context(progress(what, quiet=settings.quiet))
         done_so_far = WorkDone(done)
         reported = time.monotonic()

@@ -7,19 +7,13 @@ import contextlib
 import ipaddress
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from astray.core.errors import AstrayError
+from astray.jobs.work import Workers
 
 ANSWER_SECONDS = 10.0  # to wait for an answer of the scheduler
-
-
-class Cluster(NamedTuple):
-    """An executor that is connected to a scheduler, and the number of its workers at the beginning."""
-
-    executor: Executor
-    n_workers: int
 
 
 class SchedulerLost(Exception):
@@ -107,8 +101,8 @@ def _is_here(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[Cluster]:
-    """Connects to a scheduler and yields an executor that gives jobs to its workers.
+def connected(address: str) -> Iterator[Workers]:
+    """Connects to a scheduler and yields its workers, with an executor that gives them jobs.
 
     If a worker is lost, another one gets its job. If the scheduler is lost or does not answer, raises
     :class:`~astray.core.errors.AstrayError`.
@@ -138,7 +132,7 @@ def connected(address: str) -> Iterator[Cluster]:
             raise AstrayError("the scheduler has no workers", place=address, remedy=remedy)
         for worker in workers:
             check_address(worker)
-        yield Cluster(Jobs(client), len(workers))
+        yield Workers(len(workers), Jobs(client))
     except (SchedulerLost, CommClosedError, KilledWorker, TimeoutError) as error:
         many = "workers were lost, each time with the same job, perhaps because memory ran out"
         raise AstrayError(
