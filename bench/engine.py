@@ -255,7 +255,7 @@ def compare(fleet: Detector, trips: Trajectories, n: int, ticks: int) -> Compare
     for i, now in enumerate(fixes):
         begun = time.process_time()
         for session, fix in zip(sessions, now, strict=True):
-            session._advance(*fix, "", None)
+            session.begin(*fix)
         score_open(session.due for session in sessions if session.due is not None)
         between = time.process_time()
         found = batch.tick(cached, list(now))

@@ -125,8 +125,7 @@ def main() -> None:
         running = [stack.enter_context(dask("scheduler", "--port", PORT, until="Scheduler at:"))]
         worker = ("worker", address, "--nthreads", 1, "--no-nanny")
         running += [stack.enter_context(dask(*worker, until="Registered to")) for _ in range(2)]
-        cluster = stack.enter_context(connected(address))
-        workers, other = Workers(2, cluster.executor), copy("dask.astray")
+        workers, other = stack.enter_context(connected(address)), copy("dask.astray")
         of_dask, _ = measured(lambda: enrolled(other, batches(known), workers), running)
         print(f"enrol, two workers of Dask         {of_dask:7.1f} s   {of_dask / of_pool:.2f} x", flush=True)
         for file in (model, other):

@@ -1,4 +1,4 @@
-"""`astray check`: how a file would be read."""
+"""``astray check``: shows how a file is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[1] / "data"
 ODD = "Fahrer;Tag;Breite;Laenge;Typ\n" + "".join(f"ana;06.01.2025 09:4{i}:40;45,1{i};107,1{i};x\n" for i in range(5))
 
 
-def test_what_a_library_writes_about_a_refused_file_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_a_library_about_a_refused_file_are_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
     def panic() -> None:
         with without_panics():
             os.write(2, b"thread panicked at some line\n")
@@ -32,7 +32,7 @@ def test_what_a_library_writes_about_a_refused_file_is_not_shown(capfd: pytest.C
     assert capfd.readouterr().err == "a remark\na warning\n"
 
 
-def test_places_that_may_be_swapped_are_said_where_the_numbers_do_not_tell(
+def test_check_warns_of_swapped_coordinates_if_the_numbers_alone_do_not_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for lon, told in ((7.0, True), (107.0, False)):
@@ -43,7 +43,7 @@ def test_places_that_may_be_swapped_are_said_where_the_numbers_do_not_tell(
         assert ("swapped?" in capsys.readouterr().out) == told
 
 
-def test_what_is_read_is_told_and_nothing_is_wrong(
+def test_check_shows_how_a_good_file_is_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -62,7 +62,7 @@ def test_what_is_read_is_told_and_nothing_is_wrong(
     assert "1 left out: marked as not visible" in out
 
 
-def test_bad_rows_are_listed_with_their_reasons_and_the_exit_code_tells(
+def test_check_lists_bad_rows_with_their_reasons_and_exits_with_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "a.csv"
@@ -74,9 +74,7 @@ def test_bad_rows_are_listed_with_their_reasons_and_the_exit_code_tells(
     assert "2 rows would be refused; correct them, or add --skip-bad" in said.err
 
 
-def test_one_flag_is_suggested_for_all_columns_that_are_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_suggests_one_flag_for_all_missing_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "odd.csv").write_text(ODD)
     assert main(["check", str(tmp_path / "odd.csv")]) == 1
     err = " ".join(capsys.readouterr().err.split())
@@ -94,7 +92,7 @@ def test_one_flag_is_suggested_for_all_columns_that_are_missing(
         ("Wagen;Datum;Uhrzeit;lat;lon\nA;31.12.2015;23:59:59;57,8;17,9\n", "time=Uhrzeit,date=Datum"),
     ],
 )
-def test_what_is_suggested_can_be_read(
+def test_a_file_can_be_read_with_the_flag_that_check_suggests(
     table: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "odd.csv").write_text(table)
@@ -104,7 +102,7 @@ def test_what_is_suggested_can_be_read(
     assert "2015-12-31 23:59:59" in capsys.readouterr().out
 
 
-def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_draws_the_trips_as_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "map.png"
     assert main(["check", str(DATA / "track.kml"), "-o", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -113,7 +111,7 @@ def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "such files end in .png or .svg" in capsys.readouterr().err
 
 
-def test_the_map_of_letters_keeps_its_proportions_and_is_darker_where_more_is() -> None:
+def test_the_map_of_letters_keeps_its_proportions_and_is_darker_where_there_are_more_fixes() -> None:
     square = text_map(np.r_[np.zeros(50), 1.0], np.r_[np.zeros(50), 1.0], width=60, height=20)
     assert len(square) == 20
     assert square[-1][0] == "#"

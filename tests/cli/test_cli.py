@@ -41,7 +41,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with past and new trips of four people, and quick models of one of them and of all."""
+    """Makes a folder with past and new trips of four people, and quick models of one of them and of all."""
     folder = tmp_path_factory.mktemp("home")
     people = ["--people", "4", "--days", "21", "--seed", "3"]
     wrong = ["--new", str(folder / "new.csv"), "--inject", "all", "--rate", "0.2"]
@@ -54,7 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(home: Path) -> Path:
-    """The new trips many times over: enough for seconds of work on several cores."""
+    """Writes the new trips many times: enough for seconds of work on several cores."""
     trips = astray.read(home / "new.csv")
     copies = -(-800_000 // trips.n_rows)
     names = [np.char.add(trips.trajectory_ids, f"-{i}") for i in range(copies)]
@@ -117,7 +117,7 @@ def test_a_command_of_another_distribution_is_listed_and_is_imported_only_when_i
     assert capsys.readouterr().out == "it rained in Porto\n"
 
 
-def test_without_the_benchmark_s_distribution_its_command_says_how_to_install_it(
+def test_the_benchmark_command_says_how_to_install_it_if_it_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
@@ -145,7 +145,7 @@ def test_simulate_writes_the_kind_of_anomaly_into_new_trips_only(home: Path):
     assert past["agent"].unique().sort().to_list() == ["p00", "p01", "p02", "p03"]
 
 
-def test_the_same_seed_writes_the_same_bytes_and_people_do_not_depend_on_how_many_are_made_at_a_time(
+def test_the_same_seed_writes_the_same_bytes_for_any_number_of_people_simulated_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     files = [str(tmp_path / f"{i}.csv") for i in range(2)]
@@ -271,7 +271,7 @@ def test_scoring_other_agents_trips_with_a_model_of_one_agent_names_the_flag_tha
 
 @pytest.fixture(scope="module")
 def nameless(home: Path) -> Path:
-    """A folder with a person's past and new trips, in files that do not say whose they are, and a model of the past."""
+    """Makes a folder with a person's past and new trips, in files without an agent, and a model of the past ones."""
     folder = home / "nameless"
     folder.mkdir()
     for name in ("past", "new"):
@@ -319,7 +319,7 @@ def test_trips_with_an_agent_in_the_file_or_in_a_flag_keep_that_agent(nameless: 
 
 @pytest.fixture(scope="module")
 def tracks(home: Path) -> Path:
-    """New trips as GPX files, in a folder for each of two people."""
+    """Writes new trips as GPX files, in a folder for each of two people."""
     trips = astray.read(home / "new.csv")
     for trip in (*trips.agent("p00")[:3], *trips.agent("p01")[:3]):
         file = home / "tracks" / str(trip.agent_ids[0]) / f"{trip.trajectory_ids[0]}.gpx"
@@ -653,7 +653,7 @@ def test_update_learns_new_trips_except_those_named_as_anomalous(home: Path):
 
 
 def test_observe_asks_about_flagged_trips_and_answer_takes_the_reply(home: Path, tmp_path: Path, capsys: Captured):
-    """Another person's trips come in under p00's name, among some of its own."""
+    """The trips of another person come under p00's name, among some of p00's own."""
     trips = astray.read(home / "new.csv")
     own, theirs = trips.agent("p00")[:5], trips.agent("p02")[:6]
     file, model = tmp_path / "today.csv", str(tmp_path / "p00.astray")
@@ -707,7 +707,7 @@ sys.exit(main(arguments))
 """Runs a command, and is killed just before it runs the n-th SQL statement that changes something."""
 
 
-def test_an_answer_that_is_killed_leaves_the_model_with_the_whole_answer_or_none_of_it(home: Path, tmp_path: Path):
+def test_a_killed_answer_leaves_the_model_with_the_whole_answer_or_without_it(home: Path, tmp_path: Path):
     model = tmp_path / "p00.astray"
     detector = astray.load(home / "p00.astray")
     theirs = astray.read(home / "new.csv").agent("p02")[:6]
@@ -734,7 +734,7 @@ def test_an_answer_that_is_killed_leaves_the_model_with_the_whole_answer_or_none
 
 @pytest.fixture
 def shared(home: Path, tmp_path: Path) -> Path:
-    """New trips of two people who call one of theirs the same, and of a third who has one with a slash."""
+    """Writes new trips of two people with the same trip name, and of a third with a slash in a trip name."""
     trips = astray.read(home / "new.csv")
     first = Trajectories.concat([trips.agent(agent)[:2] for agent in ("p00", "p01", "p02")])
     names = ["t1", "t2", "t1", "t3", "p00/t1", "t4"]
@@ -807,7 +807,7 @@ def test_two_updates_of_one_model_at_the_same_time_both_count(home: Path, tmp_pa
 
 
 @pytest.mark.parametrize("flag", ["--output", "--state"])
-def test_a_watch_does_not_write_into_its_model(home: Path, flag: str, capsys: Captured):
+def test_watch_does_not_write_into_its_model(home: Path, flag: str, capsys: Captured):
     model = str(home / "p00.astray")
     assert "this is the model; name another file" in refused(["watch", model, flag, model], capsys)
     assert "could be appended to" in refused(["watch", model, "-o", "/dev/null"], capsys)
@@ -870,10 +870,10 @@ def test_update_warns_when_it_learns_trips_that_would_have_been_flagged(home: Pa
         assert "would have been flagged" not in said
 
 
-def test_another_persons_trips_learned_one_at_a_time_are_reported_again_and_again(
+def test_another_persons_trips_are_reported_each_time_even_if_they_are_learned_one_at_a_time(
     home: Path, capsys: Captured, tmp_path: Path
 ):
-    """Each trip that is learned makes the next one normal: by the model alone only the first would be flagged."""
+    """Each learned trip makes the next one normal: the model alone would flag only the first."""
     new = pl.read_csv(home / "new.csv")
     for name, command in (("p00", "update"), ("fleet", "enroll")):
         said: dict[str, list[str]] = {}
@@ -918,7 +918,7 @@ def test_nothing_is_written_over_the_trips_that_are_read(home: Path, tmp_path: P
 
 
 def test_nothing_is_written_over_what_a_command_reads(home: Path, tmp_path: Path, capsys: Captured):
-    """Whatever it is called: a model may end in .csv, and trips in .html."""
+    """The name of a file does not matter: a model may end in .csv, and trips in .html."""
     folder, reward = tmp_path / "trips", tmp_path / "reward.safetensors"
     folder.mkdir()
     copies = {
@@ -964,7 +964,7 @@ def test_live_fixes_from_standard_input_become_events(home: Path):
     assert {"score", "trip_ended", "refused"} <= {event["event"] for event in events}
 
 
-def test_events_of_every_day_are_appended_to_one_file(home: Path, tmp_path: Path):
+def test_watch_appends_the_events_of_each_run_to_the_same_file(home: Path, tmp_path: Path):
     trips = astray.read(home / "new.csv").agent("p00")
     for i in range(2):
         lines = fixes_and_trips(trips[i], None).with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
@@ -975,7 +975,9 @@ def test_events_of_every_day_are_appended_to_one_file(home: Path, tmp_path: Path
     assert len([event for event in events if event["event"] == "trip_ended"]) == 2
 
 
-def test_a_reward_is_made_from_simulated_people_and_begun_with(nameless: Path, tmp_path: Path, capsys: Captured):
+def test_pretrain_makes_a_reward_from_simulated_people_and_fit_begins_with_it(
+    nameless: Path, tmp_path: Path, capsys: Captured
+):
     reward, model = str(tmp_path / "small.safetensors"), str(tmp_path / "me.astray")
     small = ["--towns", "1", "--people", "3", "--days", "14", "--iterations", "1"]
     assert main(["pretrain", "-o", reward, *small]) == 0
@@ -993,7 +995,7 @@ def test_a_reward_is_made_from_simulated_people_and_begun_with(nameless: Path, t
 
 
 def refused(command: list[str], capsys: Captured, code: int = 1) -> str:
-    """The one line that a refused command says."""
+    """Runs a command that is refused, and returns the one line that it prints."""
     capsys.readouterr()
     assert main(command) == code
     said = capsys.readouterr()
@@ -1191,12 +1193,12 @@ def test_score_finishes_when_standard_error_is_closed(home: Path, tmp_path: Path
 
 
 def heed_interrupts() -> None:
-    """A shell lets its background jobs ignore Ctrl-C, and so do all that they start; a user's terminal does not."""
+    """Makes a process heed Ctrl-C, which the background jobs of a shell ignore."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def begun(command: list[str], folder: Path, pattern: str) -> subprocess.Popen[str]:
-    """A command that is in the middle of its work: the file by which that shows is there."""
+    """Starts a command, and waits until a file shows that it is in the middle of its work."""
     process = subprocess.Popen(
         [*ASTRAY, *command],
         stderr=subprocess.PIPE,
@@ -1215,7 +1217,7 @@ def begun(command: list[str], folder: Path, pattern: str) -> subprocess.Popen[st
 
 @pytest.fixture
 def scoring(home: Path, large: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """``astray score`` on two cores, which takes the place of an older file, with both workers at work."""
+    """Starts ``astray score`` over an older file, and waits until its two workers run."""
     (tmp_path / "out.csv").write_text("older")
     command = ["score", str(home / "fleet.astray"), str(large), "--workers", "2", "-o", str(tmp_path / "out.csv")]
     process = begun(command, tmp_path, ".out.csv.*.tmp")
@@ -1258,7 +1260,7 @@ def test_an_interrupted_score_ends_and_tidies_up(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_fit_that_is_killed_leaves_the_older_model(home: Path, tmp_path: Path, number: signal.Signals):
+def test_a_killed_fit_leaves_the_older_model(home: Path, tmp_path: Path, number: signal.Signals):
     model, log = tmp_path / "model.astray", tmp_path / "log"
     model.write_bytes((home / "p00.astray").read_bytes())
     command = ["fit", str(home / "past.csv"), "-o", str(model), "--agent", "p01"]
@@ -1279,7 +1281,7 @@ def test_a_fit_that_is_killed_leaves_the_older_model(home: Path, tmp_path: Path,
 # -------------------------------------------------------------------- the demonstration
 
 
-def test_the_demonstration_prints_a_table_and_writes_pictures(tmp_path: Path, capsys: Captured):
+def test_demo_prints_a_table_and_writes_pictures(tmp_path: Path, capsys: Captured):
     out = tmp_path / "out"
     assert main(["demo", "-o", str(out), "--people", "3", "--days", "14", "--iterations", "2"]) == 0
     said = capsys.readouterr().out
@@ -1357,8 +1359,8 @@ def test_a_folder_of_parquet_is_streamed_file_by_file(home: Path, tmp_path: Path
     )
 
 
-def test_looking_for_drift_does_not_measure_new_agents(home: Path) -> None:
-    """A first enrolment comes in many batches: to measure everybody at each would take longer than to count them."""
+def test_the_drift_check_does_not_measure_new_agents(home: Path) -> None:
+    """A first enrolment has many batches, and measuring all agents in each would take longer than counting."""
     fleet = astray.load(home / "fleet.astray")
 
     def nobody(agent: str, memory: AgentMemory) -> AgentMemory:

@@ -16,8 +16,7 @@ from astray.core.errors import DataError
 from astray.core.fixes import ALIASES, MAX_NAME, label, label_faults, parts
 from astray.core.times import UNITS
 from astray.readers import Report, read
-from astray.runtime.fix import read_fix
-from astray.runtime.json_fixes import Message, Refused, parse
+from astray.runtime.json_fixes import Message, Refused, parse, read_fix
 
 T0 = 1_372_636_858
 

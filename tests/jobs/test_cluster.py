@@ -195,7 +195,7 @@ def test_a_rerun_after_a_killed_client_does_only_what_is_missing(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_lost_scheduler_is_reported_and_a_rerun_goes_on(
+def test_a_lost_scheduler_is_reported_and_a_rerun_continues(
     name: str, home: Path, expected: dict[str, bytes], cluster: Cluster, mortal_cluster: Cluster
 ):
     client = run(home, name, mortal_cluster, hold_after=3)  # more jobs are left than are under way
@@ -216,8 +216,9 @@ def test_a_scheduler_that_is_lost_while_a_result_is_fetched_is_reported(mortal_c
         return bytes(400_000_000)
 
     def fetch() -> None:
-        with connected(cluster.address) as (executor, n_workers):
+        with connected(cluster.address) as (n_workers, executor):
             assert n_workers == 2
+            assert executor is not None
             under_way = executor.submit(large)
             while not mark.exists() and not under_way.done():
                 time.sleep(0.01)
@@ -230,7 +231,8 @@ def test_a_scheduler_that_is_lost_while_a_result_is_fetched_is_reported(mortal_c
 
 
 def test_an_error_in_a_job_is_raised_as_it_is_and_not_as_a_lost_scheduler(cluster: Cluster, tmp_path: Path):
-    with connected(cluster.address) as (executor, _):
+    with connected(cluster.address) as (_, executor):
+        assert executor is not None
         assert executor.submit(int, "12").result(timeout=PATIENCE) == 12
         with pytest.raises(ValueError, match="invalid literal"):
             executor.submit(int, "a dozen").result(timeout=PATIENCE)

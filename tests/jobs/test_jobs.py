@@ -1,4 +1,4 @@
-"""Jobs: the same result whoever does them, and however often they are begun."""
+"""Jobs: the same result from any executor, and from any number of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def trips() -> Trajectories:
 
 @pytest.fixture(scope="module")
 def kept(trips: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fleet that knows a little of three people."""
+    """Saves a fleet that knows a few trips of three people."""
     path = tmp_path_factory.mktemp("jobs") / "fleet.astray"
     few = Trajectories.concat([trips.agent(agent)[:5] for agent in ("p00", "p01", "p02")])
     Detector(iterations=1).fit(few).save(path)
@@ -46,7 +46,7 @@ def kept(trips: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs and slabs that are small, so that there are many."""
+    """Makes jobs and slabs small, so that there are many."""
     monkeypatch.setattr(slabs, "AT_A_TIME", 2_000)
     monkeypatch.setattr(slabs, "SLAB_FIXES", 15_000)
 
@@ -62,13 +62,13 @@ def copied(kept: Path, folder: Path, name: str) -> Path:
 
 
 def whole(model: Path) -> bytes:
-    """A fleet's file written anew: equal fleets have equal bytes."""
+    """Returns the bytes of a fleet that is written anew: equal fleets have equal bytes."""
     astray.load(model).save(model.with_suffix(".anew"))
     return model.with_suffix(".anew").read_bytes()
 
 
 @pytest.mark.usefixtures("small")
-def test_any_executor_enrols_what_python_does_in_one_go(trips: Trajectories, kept: Path, tmp_path: Path):
+def test_any_executor_enrols_the_same_as_one_call_of_enroll(trips: Trajectories, kept: Path, tmp_path: Path):
     plain = copied(kept, tmp_path, "plain.astray")
     fleet = astray.load(plain)
     assert isinstance(fleet, Detector)
@@ -98,7 +98,7 @@ def test_any_executor_scores_in_the_order_of_the_trips(trips: Trajectories, kept
 
 
 @pytest.mark.usefixtures("small")
-def test_tables_of_jobs_that_were_finished_are_not_made_again(trips: Trajectories, kept: Path, tmp_path: Path):
+def test_a_rerun_does_not_repeat_finished_jobs(trips: Trajectories, kept: Path, tmp_path: Path):
     class Refusing(Scorer):
         def __call__(self, trips: Trajectories) -> pl.DataFrame:
             raise AssertionError("scored again")
@@ -113,7 +113,9 @@ def test_tables_of_jobs_that_were_finished_are_not_made_again(trips: Trajectorie
         list(scored(Refusing(kept, Settings()), batches(changed), unfinished=folder))
 
 
-def test_an_enrolling_job_changes_nothing_and_says_who_is_not_measured(trips: Trajectories, kept: Path):
+def test_an_enrolling_job_does_not_change_the_file_and_returns_the_agents_it_has_not_measured(
+    trips: Trajectories, kept: Path
+):
     before, job = kept.read_bytes(), Enroller(kept)
     mine = trips.agent("p04")
     counted = job(Enrolling(mine.agents, mine, measure=False))
@@ -128,7 +130,7 @@ def test_an_enrolling_job_changes_nothing_and_says_who_is_not_measured(trips: Tr
     assert kept.read_bytes() == before
 
 
-def test_a_sample_of_agents_does_not_depend_on_how_trips_come_and_merges_over_parts(trips: Trajectories):
+def test_a_sample_of_agents_does_not_depend_on_the_order_of_trips_and_is_the_same_over_parts(trips: Trajectories):
     sizes = {agent: trips.agent(agent).n_rows for agent in trips.agents}
     for most in (1, max(sizes.values()), trips.n_rows // 2, trips.n_rows):
         some, is_whole = sampled(batches(trips), 7, most)
@@ -144,7 +146,7 @@ def test_a_sample_of_agents_does_not_depend_on_how_trips_come_and_merges_over_pa
     assert len(others) > 1
 
 
-def test_nothing_after_a_drain_is_begun_before_all_before_it_was_looked_at():
+def test_tasks_after_a_drain_wait_until_all_earlier_results_are_taken():
     looked: list[int] = []
 
     def tasks() -> Iterator[int | Drain]:
@@ -188,7 +190,7 @@ def test_unfinished_work_is_found_again_only_from_the_same_inputs(tmp_path: Path
 
 @pytest.fixture
 def folder(trips: Trajectories, tmp_path: Path) -> Path:
-    """Trips as Parquet files."""
+    """Writes the trips as Parquet files."""
     (tmp_path / "trips").mkdir()
     for k in range(3):
         trips[k::3].to_frame().write_parquet(tmp_path / "trips" / f"{k}.parquet")
@@ -200,7 +202,7 @@ def run(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_fleet_larger_than_memory_is_learned_from_a_sample_and_goes_on_after_a_kill(
+def test_a_fleet_larger_than_memory_is_learned_from_a_sample_and_a_killed_fit_continues(
     folder: Path, trips: Trajectories
 ):
     home = folder.parent

@@ -37,7 +37,7 @@ def inputs(trips: Trajectories) -> list[Fix | Tick]:
 
 
 def told(outputs: tuple[Output, ...]) -> list[Any]:
-    """Outputs as values that can be compared: a NaN is equal to itself."""
+    """Returns outputs as texts, so that NaN equals NaN."""
     return [repr(output) for output in outputs]
 
 
@@ -87,7 +87,7 @@ def test_somebody_elses_trip_raises_an_alert_and_waits(model: Detector, trips: T
     assert "waiting" in [o.became for o in outputs if isinstance(o, TripFinished)]
 
 
-def test_the_model_is_only_read_and_a_stranger_begins_with_nothing(
+def test_advance_does_not_change_the_model_and_a_stranger_starts_without_history(
     model: Detector, inputs: list[Fix | Tick], trips: Trajectories
 ) -> None:
     before = {agent: len(memory.counts) for agent, memory in model.memories_.items()}

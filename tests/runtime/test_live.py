@@ -1,4 +1,4 @@
-"""Live: what is said of a trip while it happens, and that it ends where scoring the whole file ends."""
+"""Live sessions: the scores of an open trip, which end where scoring the whole file ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ METRE = 1 / 111_195.0  # a metre in degrees of latitude
 
 
 def in_double(posterior: RewardPosterior) -> RewardPosterior:
-    """The same reward in double precision, where a row's reward hardly depends on the rows beside it."""
+    """Returns a reward in double precision, in which the reward of a row hardly depends on other rows."""
     return replace(
         posterior,
         mean=posterior.mean.astype(np.float64),
@@ -52,7 +52,7 @@ def in_double(posterior: RewardPosterior) -> RewardPosterior:
 
 
 def precisely(detector: Detector) -> None:
-    """Let a detector score in double precision."""
+    """Makes a detector score in double precision."""
     reward = detector.reward_
     trip = None if reward.trip is None else in_double(reward.trip)
     detector.fitted.set_reward(replace(reward, step=in_double(reward.step), trip=trip))
@@ -72,7 +72,7 @@ def one_of(people: Trajectories, population: Trajectories | None) -> Detector:
 
 @pytest.fixture(scope="module")
 def detector(people: Trajectories) -> Detector:
-    """One that knows others."""
+    """Fits a detector with a population."""
     others = people[np.isin(people.agent_ids, ["p01", "p03", "p04"])]
     fitted = one_of(people, others)
     assert featurizer_of(fitted).popularity.agents.trip_ids == ("p01", "p03", "p04")
@@ -81,14 +81,14 @@ def detector(people: Trajectories) -> Detector:
 
 @pytest.fixture(scope="module")
 def alone(people: Trajectories) -> Detector:
-    """One that knows nobody else, and decides by the rate of false alarms."""
+    """Fits a detector without a population that decides by the false-alarm rate."""
     fitted = one_of(people, None)
     return fitted.set_params(eps=None)
 
 
 @pytest.fixture(scope="module")
 def raw(people: Trajectories) -> Detector:
-    """The paper's: a reward of steps of its own, and no memory."""
+    """Fits the paper's detector: a reward of steps learned from these trips, and no memory."""
     fitted = Detector(**OWN).fit(people.agent("p00")[:15])
     precisely(fitted)
     return fitted
@@ -103,7 +103,7 @@ def fleet(people: Trajectories) -> Detector:
 
 @pytest.fixture(scope="module")
 def unseen(people: Trajectories) -> Trajectories:
-    """Trips of the agent itself, and of somebody else in its name."""
+    """Returns trips of the agent, and of another person under its name."""
     return Trajectories.concat([people.agent("p00")[-5:], claimed(people.agent("p02")[-7:], "p00")])
 
 
@@ -124,7 +124,7 @@ def live(session: Session, fixes: Iterable[Fix], name: str = "") -> tuple[list[S
 
 
 def assert_equal(final: TripScore, detector: Detector, trip: Trajectories, tolerance: float = 1e-7) -> None:
-    """The final scores of a live trip are those of the table, with the segment."""
+    """Asserts that the final scores of a live trip, with the segment, are those of the table."""
     row = detector.score(trip).row(0, named=True)
     for name in ("normality", "uncertainty", "score", "p_value", "history"):
         assert getattr(final, name) == pytest.approx(row[name], abs=tolerance), name
@@ -162,7 +162,9 @@ def test_a_model_without_a_memory_scores_live_as_in_a_file(raw: Detector, people
         assert_equal(final, raw, trip, tolerance=1e-6)
 
 
-def test_somebody_who_is_among_the_others_is_no_other_to_itself(detector: Detector, people: Trajectories) -> None:
+def test_an_agent_of_the_population_is_not_counted_among_the_others_for_its_own_trips(
+    detector: Detector, people: Trajectories
+) -> None:
     trip = people.agent("p03")[-1:]
     _, final = live(detector.open("p03", stay=None), fixes_of(trip))
     assert_equal(final, detector, trip)
@@ -182,7 +184,7 @@ def test_every_fix_has_the_scores_of_the_table_of_fixes(detector: Detector, unse
     assert [s.aspect for s in scores] == table["aspect"].to_list()
 
 
-def test_as_it_is_shipped_both_agree_to_the_rounding_of_single_precision(people: Trajectories) -> None:
+def test_with_the_shipped_reward_live_and_file_scores_agree_to_single_precision(people: Trajectories) -> None:
     shipped = Detector().fit(people.agent("p00")[:-10])
     for i in (-1, -4):
         trip = people.agent("p00")[[i]]
@@ -234,7 +236,7 @@ def test_a_memory_without_a_trip_reward_scores_live_as_well(people: Trajectories
 
 @pytest.mark.parametrize("steps", [True, False])
 def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories, steps: bool) -> None:
-    """To the last bit, in the single precision of the shipped reward: so a restart may group fixes in another way."""
+    """They agree to the last bit in single precision, so a restart may group fixes in another way."""
     fleet = Detector(**QUICK, eps=EPS, seed=0).fit(people.without("p04"))
     trips = [people.agent(agent)[-k] for agent in people.agents for k in (1, 2)]
     assert len(trips) > TOGETHER
@@ -247,10 +249,10 @@ def test_trips_that_are_scored_together_score_as_each_alone(people: Trajectories
     sessions = opened()
     for i in range(max(map(len, alone))):
         some = [k for k, trip in enumerate(trips) if i < trip.n_rows]
-        advanced = [sessions[k]._advance(*fixes_of(trips[k])[i], "", None) for k in some]
+        advanced = [sessions[k].begin(*fixes_of(trips[k])[i]) for k in some]
         score_open(due for k in some if (due := sessions[k].due) is not None)
         for k, advance in zip(some, advanced, strict=True):
-            together[k].append(sessions[k]._score(advance))
+            together[k].append(sessions[k].finish(advance))
     assert max(map(len, together)) > 50
     assert repr(together) == repr(alone)
 
@@ -264,7 +266,7 @@ def test_without_single_fixes_trips_score_the_same(detector: Detector, unseen: T
     assert all(math.isnan(score.normality) and score.segment is None for score in without)
 
 
-def test_context_counts_live(people: Trajectories) -> None:
+def test_live_scores_use_the_context(people: Trajectories) -> None:
     some = people.agent("p00")[:20]
     calls = np.array(["phone", "street"])[np.arange(20) % 2]
     marked = Trajectories(some.columns, some.offsets, some.agent_ids, some.trajectory_ids, {"call": calls})
@@ -287,7 +289,7 @@ def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: Detector, unsee
 # ---------------------------------------------------------------- the trip so far
 
 
-def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
+def test_the_running_score_is_that_of_the_rows_so_far_measured_as_an_unfinished_trip(
     detector: Detector, unseen: Trajectories
 ) -> None:
     featurizer, agent_model = featurizer_of(detector), detector.agent_model("p00")
@@ -315,7 +317,9 @@ def test_the_running_score_is_that_of_the_rows_so_far_as_of_an_unfinished_trip(
                 assert s.trip.end == s.time
 
 
-def test_a_known_destination_tells_where_the_trip_will_stop(detector: Detector, unseen: Trajectories) -> None:
+def test_an_open_trip_is_compared_with_past_trips_to_its_known_destination(
+    detector: Detector, unseen: Trajectories
+) -> None:
     featurizer, agent_model = featurizer_of(detector), detector.agent_model("p00")
     assert featurizer is not None
     assert detector.reward_.trip is not None
@@ -347,12 +351,12 @@ def test_a_known_destination_tells_where_the_trip_will_stop(detector: Detector, 
 
 
 @pytest.mark.parametrize("wrong", [(95.0, 7.0), (math.nan, 7.0)])
-def test_a_destination_that_is_no_place_is_refused(detector: Detector, wrong: tuple[float, float]) -> None:
+def test_a_destination_outside_the_globe_is_refused(detector: Detector, wrong: tuple[float, float]) -> None:
     with pytest.raises(DataError, match="latitude"):
         detector.open("p00").update((0.0, 45.0, 7.0), destination=wrong)
 
 
-def test_what_is_said_of_a_trip_so_far_does_not_depend_on_what_comes(detector: Detector, unseen: Trajectories) -> None:
+def test_the_scores_of_a_trip_so_far_do_not_depend_on_later_fixes(detector: Detector, unseen: Trajectories) -> None:
     fixes = fixes_of(unseen[2:3])
     whole, _ = live(detector.open("p00", stay=None), fixes)
     half, _ = live(detector.open("p00", stay=None), fixes[: len(fixes) // 2])
@@ -391,7 +395,7 @@ def test_scores_come_in_the_order_of_time_when_the_window_has_passed(detector: D
     assert [s.time for s in session.settle()] == [41.5]
 
 
-def test_a_fix_behind_what_is_settled_is_late_and_changes_nothing(detector: Detector) -> None:
+def test_a_fix_older_than_a_settled_one_is_late_and_changes_nothing(detector: Detector) -> None:
     session = detector.open("p00")
     session.update((100.0, 45.0, 7.0))
     before = session.trip
@@ -414,7 +418,7 @@ def test_of_two_positions_with_one_time_the_first_counts(detector: Detector) -> 
 
 
 def walk(start: float, seconds: int, lat: float = 45.0, speed: float = 5.0) -> list[Fix]:
-    """Northwards at so many metres a second, a fix every ten seconds."""
+    """Returns a walk northwards, with a fix every ten seconds."""
     return [(start + s, lat + s * speed * METRE, 7.0) for s in range(0, seconds, 10)]
 
 
@@ -432,7 +436,7 @@ def test_a_gap_ends_the_trip_and_begins_another(detector: Detector) -> None:
     assert_equal(final, detector, as_trip(second))
 
 
-def test_a_teleport_is_a_fault_and_no_behaviour(detector: Detector) -> None:
+def test_a_teleport_is_a_fault_and_does_not_count_as_behaviour(detector: Detector) -> None:
     fixes = walk(0.0, 600)
     session = detector.open("p00")
     wild = (fixes[30][0] + 1.0, 47.0, 9.0)
@@ -477,7 +481,7 @@ def test_a_long_stay_ends_the_trip_and_leaving_begins_the_next(detector: Detecto
     assert_equal(final, detector, as_trip([rest[-1], *leaving]))
 
 
-def test_without_stays_a_trip_goes_on(detector: Detector) -> None:
+def test_a_stay_does_not_end_a_trip_if_stay_is_none(detector: Detector) -> None:
     session = detector.open("p00", stay=None)
     scores = [session.update((60.0 * i, 45.0, 7.0)) for i in range(100)]
     assert not any(s.ended for s in scores)
@@ -524,7 +528,7 @@ def test_an_alert_opens_at_the_threshold_and_closes_half_way_back_to_normal(
     assert turns >= {"", "anomaly"}
 
 
-def test_an_open_trip_is_decided_by_the_rate_of_false_alarms_of_unfinished_ones(
+def test_the_false_alarm_rate_decides_an_open_trip_by_unfinished_past_trips(
     alone: Detector, unseen: Trajectories
 ) -> None:
     rate, decisions = 0.2, set()
@@ -537,7 +541,7 @@ def test_an_open_trip_is_decided_by_the_rate_of_false_alarms_of_unfinished_ones(
     assert len(decisions) > 1
 
 
-def test_little_history_makes_an_alert_one_for_review(fleet: Detector, people: Trajectories) -> None:
+def test_an_alert_is_for_review_if_the_agent_has_little_history(fleet: Detector, people: Trajectories) -> None:
     session = fleet.open("nobody", eps=100.0, stay=None)
     scores, final = live(session, fixes_of(people.agent("p04")[:1]))
     assert final.decision == "review"
@@ -593,7 +597,7 @@ def test_a_fix_is_anything_with_time_lat_and_lon(detector: Detector) -> None:
 @pytest.mark.parametrize(
     "fix", [(0.0, 91.0, 0.0), (0.0, 0.0, 400.0), (math.nan, 0.0, 0.0), (0.0, math.inf, 0.0), {"time": 0}, "now", None]
 )
-def test_what_is_no_fix_is_refused_and_changes_nothing(detector: Detector, fix: object) -> None:
+def test_an_invalid_fix_is_refused_and_changes_nothing(detector: Detector, fix: object) -> None:
     session = detector.open("p00")
     session.update((0.0, 45.0, 7.0))
     before = session.snapshot().numbers.tobytes()
@@ -631,7 +635,7 @@ def test_scoring_never_changes_the_model(people: Trajectories, tmp_path_factory:
 
 
 @pytest.mark.parametrize(("which", "reorder"), [("detector", 0.0), ("detector", 20.0), ("alone", 0.0), ("raw", 0.0)])
-def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
+def test_a_session_saved_and_restored_at_any_fix_continues_with_the_same_scores(
     request: pytest.FixtureRequest, unseen: Trajectories, which: str, reorder: float
 ) -> None:
     detector: Detector = request.getfixturevalue(which)
@@ -656,7 +660,7 @@ def test_a_session_saved_at_any_fix_goes_on_as_if_nothing_had_been(
     assert str(session.close()) == str(whole.close())
 
 
-def test_an_open_trip_grows_by_a_row_an_interval_however_often_the_receiver_speaks(alone: Detector) -> None:
+def test_an_open_trip_grows_by_one_row_per_interval_at_any_rate_of_fixes(alone: Detector) -> None:
     def size_after(seconds: int, every: float) -> int:
         session = alone.open("p00", stay=None)
         for t in np.arange(0.0, seconds, every).tolist():
@@ -698,7 +702,7 @@ def test_a_live_trip_needs_no_look_up_table_of_its_agents_memory(people: Traject
     assert "_index" in vars(memory)
 
 
-def test_fixes_that_come_too_often_are_passed_over(detector: Detector) -> None:
+def test_fixes_that_come_too_often_are_skipped(detector: Detector) -> None:
     session = detector.open("p00")
     scores = [session.update((0.001 * i, 45.0, 7.0)) for i in range(1000)]
     assert [s.fault for s in scores].count("too often") == 1000 - MAX_RATE

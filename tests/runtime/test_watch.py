@@ -1,4 +1,4 @@
-"""Watching: any line may come, any moment may be the last, and what is said is said once."""
+"""Watching: any line may come, the process may be killed at any moment, and each event is written once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fleet(model_file: Path) -> Detector:
 
 @pytest.fixture(scope="module")
 def stream(people: Trajectories) -> list[str]:
-    """The last trips of everybody, some swapped between two agents, all mixed by time."""
+    """Returns the last trips of all agents, sorted by time; two agents have swapped their names."""
     names = {"p00": "p01", "p01": "p00"}
     fixes = []
     for agent in people.agents:
@@ -103,7 +103,7 @@ def test_every_trip_that_ends_has_the_scores_of_the_table(
         assert event["decision"] == row["decision"]
 
 
-def test_alerts_open_and_close_in_turns_and_say_why(fleet: Detector, stream: list[str]) -> None:
+def test_alerts_open_and_close_in_turn_and_give_a_reason(fleet: Detector, stream: list[str]) -> None:
     events, summary = heard(fleet, stream)
     opened = of_kind(events, "alert_opened")
     assert len(opened) == summary.alerts > 0
@@ -132,7 +132,7 @@ def test_events_are_numbered_and_valid_json(fleet: Detector, stream: list[str]) 
     assert [e["sequence"] for e in events] == list(range(1, len(events) + 1))
 
 
-def test_scores_are_said_as_often_as_asked(fleet: Detector, stream: list[str]) -> None:
+def test_scores_are_written_as_often_as_asked(fleet: Detector, stream: list[str]) -> None:
     assert not of_kind(heard(fleet, stream[:300])[0], "score")
     assert len(of_kind(heard(fleet, stream[:300], scores=0)[0], "score")) == 300
     now_and_then = of_kind(heard(fleet, stream[:300], scores=60.0)[0], "score")
@@ -151,7 +151,7 @@ def _unnumbered(event: Event) -> Event:
     return {k: v for k, v in event.items() if k != "sequence"}
 
 
-def test_thresholds_can_be_others_than_the_models(fleet: Detector, stream: list[str]) -> None:
+def test_watch_accepts_other_thresholds_than_the_models(fleet: Detector, stream: list[str]) -> None:
     none, _ = heard(fleet, stream, eps=-100.0)
     assert not of_kind(none, "alert_opened")
     assert {e["decision"] for e in of_kind(none, "trip_ended") if e["history"]} == {"normal"}
@@ -210,9 +210,7 @@ GOOD = {"agent": "p00", "time": NOW, "lat": 45.0, "lon": 7.0}
         (line(**GOOD | {"agent": "\x1b[2J"}), "characters that cannot be shown"),
     ],
 )
-def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(
-    fleet: Detector, bad: str | bytes, reason: str
-) -> None:
+def test_a_bad_line_is_refused_and_the_next_one_is_used(fleet: Detector, bad: str | bytes, reason: str) -> None:
     lines: list[str | bytes] = [line(**GOOD | {"time": NOW - 10}), bad, line(**GOOD)]
     events, summary = heard(fleet, lines, now=lambda: NOW)
     refused = of_kind(events, "refused")
@@ -223,7 +221,7 @@ def test_a_line_that_cannot_be_used_is_refused_and_the_next_is_heard(
 
 
 class Pieces(io.BytesIO):
-    """A feed that gives pieces of a line alone, for a whole one may have no end."""
+    """A feed that can only be read in pieces, because a line may be endless."""
 
     def readline(self, size: int | None = -1, /) -> bytes:
         assert size is not None
@@ -234,14 +232,14 @@ class Pieces(io.BytesIO):
         raise AssertionError("a whole line was asked for")
 
 
-def test_a_line_without_end_is_never_held_whole(fleet: Detector) -> None:
+def test_an_endless_line_is_never_held_in_memory_as_a_whole(fleet: Detector) -> None:
     endless = Pieces(line(**GOOD).encode() + b"\n" + b"x" * 5_000_000 + b"\n" + line(**GOOD).encode())
     events, summary = heard(fleet, endless)
     assert [e["reason"] for e in of_kind(events, "refused")] == [f"the line is longer than {MAX_LINE} bytes"]
     assert summary.lines == 3
 
 
-def test_a_mark_before_the_first_line_is_no_part_of_it(fleet: Detector) -> None:
+def test_a_byte_order_mark_before_the_first_line_is_ignored(fleet: Detector) -> None:
     for first in ("\ufeff" + line(**GOOD), b"\xef\xbb\xbf" + line(**GOOD).encode()):
         _, summary = heard(fleet, [first])  # type: ignore[list-item]
         assert (summary.fixes, summary.refused) == (1, 0)
@@ -288,7 +286,7 @@ def test_late_fixes_are_put_in_their_place_within_the_window(fleet: Detector, st
 # ---------------------------------------------------------------- agents
 
 
-def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> None:
+def test_a_model_of_one_agent_refuses_lines_of_other_agents(people: Trajectories) -> None:
     one = Detector().fit(people.agent("p00")[:20])
     lines = [line(time=NOW, lat=45, lon=7), line(**GOOD | {"time": NOW + 1}), line(**GOOD | {"agent": "p01"})]
     events, summary = heard(one, lines)
@@ -297,7 +295,7 @@ def test_a_model_of_one_agent_hears_that_agent_alone(people: Trajectories) -> No
     assert heard(one, lines, strangers=True)[1].refused == 0
 
 
-def test_a_pool_hears_everybody_it_has_learned_from(people: Trajectories) -> None:
+def test_a_pool_accepts_all_agents_that_it_has_learned_from(people: Trajectories) -> None:
     first = Trajectories.concat([people.agent(agent)[:4] for agent in people.agents])
     pool = Detector(keep=2, pooled=True, iterations=1).fit(first)
     lines = [line(**GOOD | {"agent": agent}) for agent in [*people.agents, "nobody"]]
@@ -305,7 +303,7 @@ def test_a_pool_hears_everybody_it_has_learned_from(people: Trajectories) -> Non
     assert (summary.fixes, summary.refused) == (len(people.agents), 1)
 
 
-def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: Detector) -> None:
+def test_a_fleet_scores_strangers_for_review_unless_strangers_is_false(fleet: Detector) -> None:
     lines = [line(**GOOD | {"agent": "nobody", "time": NOW + 10 * i, "lat": 45 + i * 1e-3}) for i in range(30)]
     events, _ = heard(fleet, lines, eps=100.0)
     ended = of_kind(events, "trip_ended")[0]
@@ -313,7 +311,7 @@ def test_a_fleet_scores_strangers_for_review_unless_told_not_to(fleet: Detector)
     assert heard(fleet, lines, strangers=False)[1].refused == 30
 
 
-def test_memory_is_bounded_however_many_names_there_are(fleet: Detector) -> None:
+def test_memory_is_bounded_for_any_number_of_agents(fleet: Detector) -> None:
     lines = (line(**GOOD | {"agent": f"x{i}", "time": NOW + i}) for i in range(600))
     events, summary = heard(fleet, lines, max_agents=40, finish=False)
     assert summary.agents == 10  # a quarter is for strangers
@@ -323,21 +321,21 @@ def test_memory_is_bounded_however_many_names_there_are(fleet: Detector) -> None
     assert {e["ended"] for e in of_kind(events, "trip_ended")} == {"evicted"}
 
 
-def test_a_flood_of_names_does_not_push_out_those_the_model_knows(fleet: Detector) -> None:
+def test_a_flood_of_strangers_does_not_push_out_known_agents(fleet: Detector) -> None:
     known = [line(**GOOD | {"agent": a}) for a in ("p00", "p01")]
     flood = [line(**GOOD | {"agent": f"x{i}"}) for i in range(100)]
     events, _ = heard(fleet, [*known, *flood], max_agents=4, finish=False)
     assert not {"p00", "p01"} & {e["agent"] for e in of_kind(events, "agent_closed")}
 
 
-def test_of_known_agents_the_least_recently_heard_makes_room(fleet: Detector) -> None:
+def test_the_known_agent_with_the_oldest_last_fix_makes_room(fleet: Detector) -> None:
     lines = [line(**GOOD | {"agent": a, "time": NOW + i}) for i, a in enumerate(("p00", "p01", "p00", "p02"))]
     events, summary = heard(fleet, lines, max_agents=2, finish=False)
     assert [e["agent"] for e in of_kind(events, "agent_closed")] == ["p01"]
     assert summary.agents == 2
 
 
-def test_a_message_can_end_a_trip_or_tell_the_time(fleet: Detector) -> None:
+def test_a_message_can_end_a_trip_or_give_the_time(fleet: Detector) -> None:
     lines = [
         *(line(**GOOD | {"agent": a}) for a in ("p00", "p01", "p02")),
         line(type="end", agent="p00"),
@@ -350,7 +348,7 @@ def test_a_message_can_end_a_trip_or_tell_the_time(fleet: Detector) -> None:
     assert summary.agents == 1
 
 
-def test_a_context_that_a_threshold_looks_at_must_come_with_the_fix(fleet: Detector) -> None:
+def test_a_fix_must_have_the_context_that_a_threshold_uses(fleet: Detector) -> None:
     by_call = ByContext("call", {"street": 100.0}, otherwise=-100.0)
     lines = [line(**GOOD), line(**GOOD, call="street")]
     events, _ = heard(fleet, lines, eps=by_call, gamma=100.0)
@@ -362,7 +360,7 @@ def test_a_context_that_a_threshold_looks_at_must_come_with_the_fix(fleet: Detec
 
 
 @pytest.mark.parametrize("max_late", [0.0, 30.0])
-def test_stopped_and_started_at_any_line_the_events_are_the_same(
+def test_a_watch_stopped_and_started_at_any_line_writes_the_same_events(
     fleet: Detector, stream: list[str], tmp_path: Path, max_late: float
 ) -> None:
     settings = {"max_late": max_late, "scores": 300.0, "max_agents": 4}
@@ -380,7 +378,7 @@ def test_stopped_and_started_at_any_line_the_events_are_the_same(
     assert summary == whole
 
 
-def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
+def test_a_watch_killed_at_any_moment_loses_no_event_and_writes_none_twice(
     model_file: Path, fleet: Detector, stream: list[str], tmp_path: Path
 ) -> None:
     expected, _ = heard(fleet, stream, scores=120.0, finish=True)
@@ -427,7 +425,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_said_twice(
     assert [json.loads(said) for said in out.read_text().splitlines()] == expected
 
 
-def test_without_a_memory_of_the_output_repeated_events_are_equal(
+def test_events_that_are_repeated_on_a_pipe_are_equal_and_have_the_same_numbers(
     fleet: Detector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(Exception):
@@ -461,7 +459,7 @@ def test_without_a_memory_of_the_output_repeated_events_are_equal(
     assert [by_number[n] for n in sorted(by_number)] == expected
 
 
-def test_without_a_state_whatever_comes_is_appended_to_a_file_of_events(
+def test_without_a_state_all_events_are_appended_to_the_file(
     fleet: Detector, stream: list[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "events.jsonl"
@@ -475,10 +473,10 @@ def test_without_a_state_whatever_comes_is_appended_to_a_file_of_events(
 
 
 @pytest.mark.parametrize("torn", [0, 20])
-def test_other_lines_after_a_kill_before_the_save_are_told_of_once_and_in_full(
+def test_new_lines_after_a_kill_before_the_save_get_all_their_events_once(
     fleet: Detector, stream: list[str], tmp_path: Path, torn: int
 ) -> None:
-    """A pipe: what was read before the kill does not come again, and the events of what comes are not those."""
+    """A pipe does not repeat the lines that were read before the kill, so the new lines have other events."""
     out, state, older = (tmp_path / name for name in ("events.jsonl", "state", "older"))
     first, lost, then = stream[:200], stream[200:400], stream[400:700]
     watch(fleet, first, out, state=state, scores=0)
@@ -490,7 +488,7 @@ def test_other_lines_after_a_kill_before_the_save_are_told_of_once_and_in_full(
     whole = whole[: whole.rindex("\n") + 1]
 
     def told() -> list[str]:
-        """What a watch adds that is started from the older state."""
+        """Returns what a watch appends that starts from the older state."""
         state.write_bytes(older.read_bytes())
         watch(fleet, then, out, state=state, scores=0)
         assert out.read_text().startswith(whole)
@@ -508,7 +506,7 @@ def test_other_lines_after_a_kill_before_the_save_are_told_of_once_and_in_full(
     assert told() == added
 
 
-def test_an_event_is_left_out_only_where_it_stands_in_the_file_in_its_order(tmp_path: Path) -> None:
+def test_an_event_is_skipped_only_if_the_file_has_it_in_the_same_order(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     with reopened(path) as events:
         for time in (1, 2, 2, 3):
@@ -521,7 +519,7 @@ def test_an_event_is_left_out_only_where_it_stands_in_the_file_in_its_order(tmp_
     assert [(e["sequence"], e["time"]) for e in told] == [(1, 1), (2, 2), (3, 2), (4, 3), (5, 2), (6, 3)]
 
 
-def test_files_may_be_given_by_their_names(fleet: Detector, tmp_path: Path) -> None:
+def test_watch_accepts_file_names(fleet: Detector, tmp_path: Path) -> None:
     names = [str(tmp_path / name) for name in ("events.jsonl", "w.state")]
     for i in range(2):
         watch(fleet, [line(**GOOD | {"time": NOW + i})], names[0], state=names[1], scores=0)
@@ -600,7 +598,9 @@ def test_a_damaged_state_is_refused(fleet: Detector, tmp_path: Path, spoil: Call
         heard(fleet, [line(**GOOD)], state=state)
 
 
-def test_a_model_is_no_state_and_a_state_no_model(fleet: Detector, model_file: Path, tmp_path: Path) -> None:
+def test_a_model_is_refused_as_a_state_and_a_state_as_a_model(
+    fleet: Detector, model_file: Path, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match="not the state of a watch"):
         heard(fleet, [line(**GOOD)], state=model_file)
     heard(fleet, [line(**GOOD)], state=tmp_path / "state")
@@ -622,7 +622,7 @@ def test_a_long_input_read_again_is_recognised_and_a_different_one_refused() -> 
         list(kept.unread([*lines[: 2 * TAIL], *["other"] * (2 * TAIL)]))
 
 
-def test_the_longest_overlap_counts_where_lines_repeat() -> None:
+def test_the_longest_overlap_counts_if_lines_repeat() -> None:
     done = Position()
     for said in ["a", "x", "x", "x"]:
         done.advance(said)
@@ -650,7 +650,7 @@ def test_events_are_not_appended_to_something_else(tmp_path: Path) -> None:
         assert path.read_bytes() == content
 
 
-def test_lines_of_others_among_events_do_no_harm(tmp_path: Path) -> None:
+def test_foreign_lines_among_events_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     odd = ['{"sequence": 1e999}', '{"sequence": 1e30}', '{"sequence": true}', '{"sequence": "9"}', "[" * 100_000, "7"]
     path.write_text("\n".join(['{"sequence": 3, "event": "score"}', *odd, ""]))
@@ -660,7 +660,7 @@ def test_lines_of_others_among_events_do_no_harm(tmp_path: Path) -> None:
     assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()[-1:]] == [4]
 
 
-def test_the_events_are_neither_the_state_nor_its_lock(fleet: Detector, tmp_path: Path) -> None:
+def test_events_are_not_written_into_the_state_or_its_lock(fleet: Detector, tmp_path: Path) -> None:
     state = tmp_path / "state"
     for name in ("state", "state.lock"):
         with pytest.raises(DataError, match="this is the file of the state, or its lock"):
@@ -672,7 +672,7 @@ def test_the_events_are_neither_the_state_nor_its_lock(fleet: Detector, tmp_path
     assert lock.read_text() == '{"sequence": 1, "event": "score"}\n'
 
 
-def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: Detector, tmp_path: Path) -> None:
+def test_missing_folders_are_refused_with_a_remedy(fleet: Detector, tmp_path: Path) -> None:
     nowhere = tmp_path / "no" / "file"
     with pytest.raises(DataError, match=r"there is no folder .*; make it first"):
         watch(fleet, [], nowhere)
@@ -681,15 +681,15 @@ def test_places_that_are_not_there_are_refused_with_a_remedy(fleet: Detector, tm
 
 
 @pytest.mark.parametrize("wrong", [{"scores": float("nan")}, {"scores": -1.0}, {"max_late": float("inf")}])
-def test_seconds_that_are_none_are_refused(fleet: Detector, wrong: dict[str, Any]) -> None:
+def test_invalid_seconds_are_refused(fleet: Detector, wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="give seconds, 0 or more"):
         watch(fleet, [], io.StringIO(), **wrong)
 
 
-def test_what_a_state_knows_of_is_safe_on_the_disk_before_it(
+def test_events_are_synced_to_disk_before_the_state_that_counts_them(
     fleet: Detector, stream: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a state takes its name, the events were synced at the length that they have."""
+    """Before the new state replaces the old one, the whole file of events has been synced."""
     events, state = tmp_path / "events.jsonl", tmp_path / "state"
     synced: list[tuple[int, int]] = []
     fsync, replace = os.fsync, os.replace

@@ -23,41 +23,41 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "commands", "load_command", "main"]
 
 COMMANDS = {
-    "simulate": "Make a city and write the trips of its people, with known anomalies if wanted.",
-    "check": "Say how a file of trips would be read: columns, times, agents, trips, what is refused.",
+    "simulate": "Simulate a city and write the trips of its people, with known anomalies if you like.",
+    "check": "Show how astray reads a file of trips: columns, times, agents, trips, refused rows.",
     "fit": "Learn what is normal from a file of past trips, and write a model.",
     "enroll": "Add new agents, or further trips, to a fleet model by counting trips.",
-    "score": "Say how normal each trip, or each fix, of a file is.",
-    "explain": "Say in words and pictures why a trip scored as it did.",
-    "serve": "Run the service: feeds in, alerts, a queue of trips to review, a page.",
-    "watch": "Score live fixes from standard input, and raise alerts.",
-    "update": "Go on learning from further trips, but never from those that proved anomalous.",
-    "observe": "Score trips in the order of time, and learn from those that are normal.",
-    "answer": "List what the model asks about flagged trips, or answer it.",
+    "score": "Write a table that says how normal each trip, or each fix, of a file is.",
+    "explain": "Explain in words and pictures why a trip scored as it did.",
+    "serve": "Run the service: it receives fixes, raises alerts, and has a page to review trips.",
+    "watch": "Score live fixes from standard input, and write alerts as JSON lines.",
+    "update": "Learn from further trips, but never from those that proved anomalous.",
+    "observe": "Score trips in the order of time, and learn from each one that is normal.",
+    "answer": "List the questions that observe has raised, or answer one.",
     "forget": "Remove an agent, or some of its trips, from a model.",
-    "info": "Say what a model is, what it has seen, and how it decides.",
-    "pretrain": "Learn from simulated people the reward that every model begins with.",
-    "demo": "Simulate a city, find the trips that went astray, draw them.",
+    "info": "Show what a model is, what it has learned from, and how it decides.",
+    "pretrain": "Learn, from simulated people, the reward that every model begins with.",
+    "demo": "Simulate a city, find the trips that went astray, and draw them.",
 }
 GROUP = "astray.commands"
-"""The group of entry points by which other distributions add commands: a name, and a function or a typer app."""
+"""The group of entry points with which other distributions add commands: functions or typer apps."""
 
 DISTRIBUTIONS = {"benchmark": "astray-benchmark"}
-"""Commands that another distribution adds, and its name: what to install where it is missing."""
+"""Commands of other distributions, and the distribution to install if one is missing."""
 
 _HELP = """\
 Usage: astray COMMAND [ARGUMENTS] [OPTIONS]
 
 Is this behaviour still normal for this agent? astray learns from past trips
-what an agent seems to want, and says of new trips how normal they are, how
-sure that is, and why.
+what an agent seems to want. It says of each new trip how normal it is, how
+certain that is, and why.
 
 Commands:
 {commands}
 
 Your own data (tables, GPX, KML, FIT, GeoJSON, Google's timeline, ...):
-  astray check past.csv                   see how it would be read
-  astray fit past.csv -o me.astray        learn
+  astray check past.csv                   see how astray reads it
+  astray fit past.csv -o me.astray        learn what is normal
   astray score me.astray new.csv          see which trips went astray
   astray explain me.astray new.csv TRIP -o trip.png
 
@@ -65,14 +65,14 @@ No data yet?
   astray demo
 
 Options:
-  --help     this text; astray COMMAND --help says more, with examples
+  --help     this text; astray COMMAND --help explains a command by examples
   --version  the version
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; gives the exit code: 0 well, 1 data or model refused, 2 wrong usage, 130 interrupted."""
-    # The matrices are small: more threads are slower, and every core has a process of its own already.
+    """Runs a command; returns the exit code: 0 done, 1 data or model refused, 2 wrong usage, 130 interrupted."""
+    # The matrices are small, so more threads are slower, and every core has a process already.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     given = list(sys.argv[1:] if argv is None else argv)
     _mend_streams()
@@ -82,10 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever reads our standard output has seen enough (| head); Python would complain when it closes it.
+        # The reader of our standard output has stopped (| head); Python would complain when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # of standard output, a full disk for example: what commands do is told by themselves
+    except OSError as error:  # of standard output, such as a full disk; commands report their own errors
         print(f"astray: {error.strerror or error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -94,9 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mend_streams() -> None:
-    """Let streams that whoever started us has closed lead nowhere, and show what a terminal has no letters for.
+    """Opens the null device for closed standard streams, and escapes characters that the terminal cannot show.
 
-    In this order: what is opened first takes the number of what is closed, and no file of ours can.
+    The order matters: the first file to be opened gets the number of a closed stream, which must not be a user's file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -135,9 +135,9 @@ def _run(given: list[str]) -> int:
 
 
 def commands() -> dict[str, str]:
-    """Returns every command with one line about it: those of astray, then those that other distributions add.
+    """Returns all commands, astray's first, each with one line about it.
 
-    The line about an added command is the summary of its distribution, so that nothing needs to be imported.
+    The line about a command of another distribution is its summary, so that nothing needs to be imported.
     """
     added = {name: (entry.dist.metadata["Summary"] if entry.dist else "") for name, entry in _added_commands().items()}
     return COMMANDS | added
@@ -163,5 +163,5 @@ def _in_list(name: str, says: str) -> str:
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave as after an error, so that temporary files are removed."""
+    """Exits as after an error, so that temporary files are removed."""
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""``astray answer``: what the model asks about the trips that it has flagged, and a person's answer."""
+"""``astray answer``: lists the questions of a model about flagged trips, and takes a person's answer."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ def command(
     trips: Annotated[
         list[str] | None,
         Argument(
-            metavar="[TRIP]...",
-            help="Waiting trips: a name, or agent/name. One that a question was asked about stands for all "
-            "that it is about.",
+            metavar="TRIP",
+            help="Waiting trips: a name, or agent/name. One trip of a question stands for all of its trips.",
             show_default=False,
         ),
     ] = None,
@@ -38,12 +37,13 @@ def command(
 ) -> None:
     """List the questions that astray observe has raised, or answer one.
 
-    The trips of --mine are learned, as a new habit. Those of --not-mine are known as anomalous: they are never
-    learned from, and what is alike is refused from then on.
+    Without a TRIP it prints each question with its trips. With --mine the model learns the trips, as a new habit. With
+    --not-mine it knows them as anomalous: it never learns from them, and astray observe refuses trips that are like
+    them.
 
     [b]Examples[/b]
 
-      [dim]# what is asked[/dim]
+      [dim]# list the questions[/dim]
       astray answer me.astray
       astray answer me.astray alice/2024-05-03 --mine
       astray answer fleet.astray taxi-7/1042 taxi-7/1043 --not-mine
@@ -52,21 +52,21 @@ def command(
 
     if not trips:
         if mine is not None:
-            remedy = "name one of each question; astray answer MODEL lists them"
-            raise AstrayError("it is not said which trips are meant", remedy=remedy)
+            remedy = "name one trip of each question; astray answer MODEL lists them"
+            raise AstrayError("no trip is named", remedy=remedy)
         _list(load(model), settings)
         return
     if mine is None:
-        raise AstrayError("it is not said whether these trips were the agent's own", remedy="add --mine or --not-mine")
+        raise AstrayError("were these trips the agent's own or not?", remedy="add --mine or --not-mine")
     with changing(model):
         detector = load(model)
-        said = _answer(detector, trips, mine)
+        lines = _answer(detector, trips, mine)
         o.save(detector, model, new_model)
-    say("\n".join(said), quiet=settings.quiet)
+    say("\n".join(lines), quiet=settings.quiet)
 
 
 def _list(detector: Detector, settings: Settings) -> None:
-    """What is asked, and what else waits."""
+    """Prints the questions, and the other trips that wait."""
     groups = {str(question): question.trips for question in detector.questions_}
     asked = {trip for trips in groups.values() for trip in trips}
     if others := tuple(trip for trip in detector.waiting_ if trip not in asked):
@@ -79,14 +79,14 @@ def _list(detector: Detector, settings: Settings) -> None:
 
 
 def _answer(detector: Detector, trips: list[str], mine: bool) -> list[str]:
-    """Let the model know the answer; gives what to say when it is saved."""
+    """Gives the answer to the model; returns what to print when it is saved."""
     from astray.core.trip_ids import find_trips
 
     named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")
     groups = {trip: group for group in detector.questions_ for trip in group.trips}
     done = "learned as the agent's own" if mine else "known as anomalous; what is alike is refused from now on"
-    said = []
+    lines = []
     for meant in dict.fromkeys(groups[trip].trips if trip in groups else (trip,) for trip in named):
         detector.answer(meant, mine)
-        said.append(f"{', '.join(map(str, meant))}: {done}")
-    return said
+        lines.append(f"{', '.join(map(str, meant))}: {done}")
+    return lines

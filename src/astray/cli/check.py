@@ -1,4 +1,4 @@
-"""``astray check``: how a file of trips would be read."""
+"""``astray check``: shows how a file of trips is read."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def command(
     output: Annotated[Path | None, o.output("PICTURE", "Draw the trips: .png or .svg.")] = None,
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Say how a file of trips would be read: columns, times, agents, trips, what is refused.
+    """Show how astray reads a file of trips: columns, times, agents, trips, refused rows.
 
-    Nothing is learned or written. Rows that cannot be used are listed with the reason; where there are some, or the
-    file cannot be read at all, the exit code is 1. Where columns are not recognised, it suggests the flag that names
-    them.
+    Prints what astray recognises in the file, and a small map of the trips. It learns and writes nothing. Rows that
+    cannot be used are listed with the reason. If there are any, or if the file cannot be read at all, the exit code is
+    1. If astray does not recognise the columns, it suggests the flag that names them.
 
     [b]Examples[/b]
 
@@ -72,10 +72,10 @@ def command(
 
 
 def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
-    """What is known of the trips."""
+    """Yields what is known about the trips, by heading."""
     import numpy as np
 
-    from astray.core.zones import by_place
+    from astray.core.zones import Zone, by_place, home_of
     from astray.plots.trips_map import centred
 
     report, time, lat = source.report, trips.columns["time"], trips.columns["lat"]
@@ -90,7 +90,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
     steps = np.diff(time)[np.diff(trips.trajectory_of_row) == 0]
     often = f", about one every {np.median(steps):.0f} s" if len(steps) else ""
     yield "fixes", f"{trips.n_rows:,}{often}"
-    zone = source.zone_of(trips)
+    zone = home_of(trips) if source.settings.time_zone is None else Zone.of(source.settings.time_zone)
     yield "from", f"{zone.clock(float(time.min())):%Y-%m-%d %H:%M:%S}"
     yield "to", f"{zone.clock(float(time.max())):%Y-%m-%d %H:%M:%S}"
     yield "zone", str(zone)
@@ -102,7 +102,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
 
 
 def _how_cut(cut: int, trips: int) -> str:
-    """How many of the trips were cut from fixes that name none.
+    """Says how many of the trips astray has cut, because their fixes name no trip.
 
     >>> _how_cut(0, 7), _how_cut(7, 7), _how_cut(3, 7)
     ('as the file has them', 'cut at gaps and stays', '3 of them cut at gaps and stays')
@@ -118,7 +118,7 @@ def _named_after(report: Report) -> str:
 
 
 def _with_columns(error: DataError, source: Source) -> DataError:
-    """The refusal; where columns are missing, with one flag that names all of them."""
+    """Returns the error; if columns are missing, with one flag that names all of them as the remedy."""
     parts = [part for part in error.remedy if isinstance(part, Columns)] if isinstance(error.remedy, tuple) else []
     if not parts:
         return error

@@ -1,4 +1,4 @@
-"""What a command says on standard error: progress with the time left, remarks, and what was left out of the data."""
+"""What a command prints: answers, and on standard error remarks and progress with the time left."""
 
 from __future__ import annotations
 
@@ -9,35 +9,33 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from astray.cli.running import as_flag
 from astray.core.errors import AstrayError, some_names
 from astray.core.text import harmless, number_of
 
 if TYPE_CHECKING:
     from astray.core.trip_ids import TripId
-    from astray.readers import Report
 
 
 class Advance(Protocol):
-    """Says which share of the work, from 0 to 1, is done, and what else is to be said of it."""
+    """Shows progress."""
 
     def __call__(self, share: float, more: str = "") -> None:
-        """Say it."""
+        """Shows which share of the work, from 0 to 1, is done, and a few more words."""
 
 
 EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal to draw on."""
+"""Seconds between two lines of progress if standard error is not a terminal."""
 
 LEAST_SECONDS, LEAST_SHARE = 3.0, 0.02
-"""How much must be done before it is said how long the rest takes."""
+"""How much must be done before the time left is shown."""
 
 
 def say(words: str, *, quiet: bool = False) -> None:
-    """A remark on standard error, unless quiet is asked for; if that is closed (``2>&1 | head``), the work goes on."""
+    """Prints a remark on standard error, unless ``quiet``; if that is closed (``2>&1 | head``), the work continues."""
     if quiet:
         return
     try:
@@ -47,12 +45,12 @@ def say(words: str, *, quiet: bool = False) -> None:
 
 
 def tell(words: object) -> None:
-    """What a command answers, on standard output; names in it cannot command a terminal."""
+    """Prints an answer on standard output, with names made harmless to a terminal."""
     print(harmless(str(words), lines=True))
 
 
 def tell_facts(facts: Mapping[str, str]) -> None:
-    """A line a fact that is not empty, or some where it is longer than there is room."""
+    """Prints the facts that are not empty, one a line; wraps long ones."""
     room = min(shutil.get_terminal_size((114, 24)).columns, 114)
     width = max(len(name) for name, words in facts.items() if words) + 2
     for name, words in facts.items():
@@ -63,7 +61,7 @@ def tell_facts(facts: Mapping[str, str]) -> None:
 
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Advance]:
-    """Show how far a piece of work is and how long it still takes: a bar on a terminal, else a line now and then."""
+    """Shows the progress of some work and the time left: a bar on a terminal, else a line now and then."""
     if quiet:
         yield lambda share, more="": None
     elif sys.stderr.isatty():
@@ -92,23 +90,23 @@ def _bar(what: str) -> Iterator[Advance]:
 
 
 def _lines(what: str) -> Advance:
-    said, pace = time.monotonic(), Pace()
+    printed, pace = time.monotonic(), Pace()
 
     def advance(share: float, more: str = "") -> None:
-        nonlocal said
+        nonlocal printed
         now = time.monotonic()
         left = pace.left(now, share)
-        if now - said >= EVERY and left and share < 1:
-            said = now
+        if now - printed >= EVERY and left and share < 1:
+            printed = now
             say(", ".join(filter(None, (f"{what}: {share:.0%}", left, more))))
 
     return advance
 
 
 class Pace:
-    """How long a piece of work still takes, by its pace so far.
+    """Estimates the time left from the pace so far.
 
-    What comes before the first step of it (reading, preparing) says nothing of the pace, nor does a moment of it.
+    The time before the first step (reading, preparing) does not count, and the first moments are too short to tell.
 
     >>> pace = Pace()
     >>> [pace.left(now, share) for now, share in ((30.0, 0.1), (31.0, 0.2), (40.0, 0.6), (50.0, 1.0))]
@@ -119,7 +117,7 @@ class Pace:
         self._first: tuple[float, float] | None = None
 
     def left(self, now: float, share: float) -> str:
-        """The time that is left when a share is done; nothing as long as that cannot be told."""
+        """Returns the time left when a share is done, in words; empty as long as it is too early to tell."""
         if self._first is None:
             self._first = now, share
         lasted, done = now - self._first[0], share - self._first[1]
@@ -131,7 +129,7 @@ class Pace:
 
 
 def _duration(seconds: float) -> str:
-    """A duration in words.
+    """Returns a duration in words.
 
     >>> _duration(42), _duration(200), _duration(7300)
     ('42 s', '3 min', '2 h')
@@ -143,14 +141,14 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def leaving_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process on the spot, where there is nothing to tidy up.
+    """Lets Ctrl-C end the process on the spot, where there is nothing to tidy up.
 
-    The training library runs Python inside C++, where an exception in the wrong place brings the process down noisily.
+    The training library runs Python inside C++, where an exception in the wrong place crashes the process noisily.
     """
 
     def leave(number: int, _: object) -> NoReturn:
         if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[2K\x1b[?25h")  # the bar away, the cursor back
+            sys.stderr.write("\r\x1b[2K\x1b[?25h")  # removes the bar, shows the cursor
         say("interrupted")
         os._exit(128 + number)
 
@@ -162,18 +160,25 @@ def leaving_at_once() -> Iterator[None]:
 
 
 @contextmanager
+def learning(what: str, *, quiet: bool) -> Iterator[Callable[[int, int, Mapping[str, float]], None]]:
+    """Shows the progress of learning by what a detector reports of its iterations; Ctrl-C ends the process at once."""
+    with leaving_at_once(), progress(what, quiet=quiet) as advance:
+        yield lambda iteration, iterations, measures: advance(iteration / max(iterations, 1))
+
+
+@contextmanager
 def without_panics() -> Iterator[None]:
-    """Hold back what native libraries write to standard error by themselves; it is dropped if a file is refused.
+    """Holds back what native libraries write to standard error, and drops it if a file is refused.
 
     polars panics at some damaged files, and writes pages about it before the refusal, which says all that is needed.
-    What astray itself says goes out at once.
+    Remarks of astray itself are printed at once.
     """
     ours = sys.stderr
     ours.flush()
     try:
         is_ours = ours.fileno() == 2
         kept = os.dup(2)
-    except (OSError, ValueError):  # closed, or no file at all
+    except (OSError, ValueError):  # it is closed, or not a file
         yield
         return
     refused = False
@@ -196,16 +201,10 @@ def without_panics() -> Iterator[None]:
                 os.write(2, held.read())
 
 
-def say_left_out(report: Report, *, quiet: bool = False) -> None:
-    """What a reader left out, which is always said, what it supposed, and how many trips it cut."""
-    if report.counts or ((report.assumptions or report.cut) and not quiet):
-        say(report.told(as_flag))
-
-
 def say_suspected(trips: Sequence[TripId], *, quiet: bool = False) -> None:
-    """That some trips look like other agents', and what to do about it."""
+    """Prints which trips look like another agent's, and what to do about it."""
     if trips:
         verb, were = ("looks", "was") if len(trips) == 1 else ("look", "were")
         said = f"{number_of(len(trips), 'trip')} {verb} like somebody else's, and {were} taken out of the memory"
-        then = "astray info MODEL lists all such; astray update MODEL --anomalous TRIP confirms one"
+        then = "astray info MODEL lists all of them; astray update MODEL --anomalous TRIP confirms one"
         say(f"{said}: {some_names([str(trip) for trip in trips])}. {then}", quiet=quiet)

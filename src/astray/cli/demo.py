@@ -1,4 +1,4 @@
-"""``astray demo``: the main job from start to end, on a simulated city."""
+"""``astray demo``: the main job from start to end, with a simulated city."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say, tell
+from astray.cli.console import learning, progress, say, tell
 from astray.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 WIDTH = 79
 CLOCKS = "UTC"
-"""What the clocks of the made city show."""
+"""The time zone of the simulated city."""
 
 
 @o.with_settings("iterations", "false_alarm_rate", "eps")
 def command(
     settings: Settings,
-    output: Annotated[Path, Option("--output", "--out", "-o", metavar="FOLDER", help="Where the pictures go.")] = Path(
-        "demo"
-    ),
+    output: Annotated[
+        Path, Option("--output", "--out", "-o", metavar="FOLDER", help="The folder for the pictures.")
+    ] = Path("demo"),
     people: Annotated[int, Option("--people", min=2, help="How many people live in the city.")] = 12,
-    days: Annotated[int, Option("--days", min=7, help="For how many days.")] = 60,
-    seed: Annotated[int, Option("--seed", min=0, help="Which city.")] = 7,
+    days: Annotated[int, Option("--days", min=7, help="How many days to simulate.")] = 60,
+    seed: Annotated[int, Option("--seed", min=0, help="The seed: another number makes another city.")] = 7,
 ) -> None:
-    """Simulate a city, watch one person, find the trips that went astray, draw them.
+    """Simulate a city, find the trips of one person that went astray, and draw them.
 
     A quarter of the person's last trips go wrong in known ways (somebody else's trip, a detour, loitering, ...), so
-    precision and recall can be told. The table goes to standard output, the pictures to a folder. It takes about half
-    a minute on one core.
+    the demo can print precision and recall. The table of found and missed trips, with the reasons in words, goes to
+    standard output, and the pictures go to a folder. It takes about half a minute on one core.
 
     [b]Example[/b]
 
@@ -57,10 +57,9 @@ def command(
     who = past.agents[0]
     mine, others, new = past.agent(who), past.without(who), labelled.agent(who)
     what = f"learning what is normal for {who} from {len(mine)} trips, against {len(others)} trips of others"
-    with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
+    with learning(what, quiet=settings.quiet) as done:
         chosen = settings.given(["iterations", "false_alarm_rate", "eps"])
-        detector = Detector(seed=seed, time_zone=CLOCKS, progress=lambda i, n, _: done(i / n), **chosen)
-        detector.fit(mine, population=others)
+        detector = Detector(seed=seed, time_zone=CLOCKS, progress=done, **chosen).fit(mine, population=others)
 
     table = detector.score(new).with_columns(pl.Series("truth", new.context["kind"]))
     astray = table.filter(pl.col("decision") != "normal").sort("score")
@@ -75,7 +74,7 @@ def command(
 
 
 def rule_of(detector: Detector) -> tuple[float, str]:
-    """The score at which a trip is called astray, and what decides, in words."""
+    """Returns the score at which a trip is astray, and the rule in words."""
     from astray.scoring.decisions import level
 
     if isinstance(detector.eps, float):
@@ -85,7 +84,7 @@ def rule_of(detector: Detector) -> tuple[float, str]:
 
 
 def report(who: str, n_past: int, rule: str, table: pl.DataFrame, explanations: Mapping[str, Explanation]) -> str:
-    """The trips that went astray and those that were missed, as plain text, and how good that is."""
+    """Returns the trips that went astray and those that were missed, as text, with precision and recall."""
     import polars as pl
 
     found = pl.col("decision") != "normal"
@@ -105,36 +104,36 @@ def report(who: str, n_past: int, rule: str, table: pl.DataFrame, explanations: 
         lines += ["", "Missed:", *(in_a_line(row) for row in missed.iter_rows(named=True))]
     lines.append("")
     right = table.filter(found & wrong).height
-    for name, among, said in (
-        ("precision", found, "of the trips called astray, so many really are"),
-        ("recall   ", wrong, "of the trips that are wrong, so many were found"),
+    for name, among, words in (
+        ("precision", found, "the share of the trips called astray that really are"),
+        ("recall   ", wrong, "the share of the wrong trips that were found"),
     ):
         n = table.filter(among).height
-        lines.append(f"{name} {f'{right / n:.2f}' if n else '-'} ({right} of {n}): {said}")
+        lines.append(f"{name} {f'{right / n:.2f}' if n else '-'} ({right} of {n}): {words}")
     return "\n".join(lines)
 
 
 def in_a_line(row: Mapping[str, Any]) -> str:
-    """One trip of the table."""
+    """Returns a trip as a line of the table."""
     scores = f"{row['normality']:>6.1f}{row['uncertainty']:>6.1f}{row['p_value']:>7.3f}"
     truth = row["truth"] or "normal"
-    said = f"{row['aspect'] or '':<7}{row['decision']:<9}{truth}"
-    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M} {scores}  {said}"
+    words = f"{row['aspect'] or '':<7}{row['decision']:<9}{truth}"
+    return f"{row['trajectory']:<10}{row['start']:%a %d %b %H:%M} {scores}  {words}"
 
 
 def in_words(explanation: Explanation) -> list[str]:
-    """What is odd about a trip, and about its worst segment, as lines."""
+    """Returns what is odd about a trip, and about its worst segment, as lines."""
     from astray.plots.trip_text import span
 
-    said = [explanation.why] if explanation.why else []
+    parts = [explanation.why] if explanation.why else []
     if explanation.segments:
         worst = min(explanation.segments, key=lambda s: s.normality * (s.end_time - s.start_time))
-        said.append(f"{span(explanation, worst)}: {worst}")
-    return [" " * 10 + line for words in said for line in textwrap.wrap(words, WIDTH - 10)]
+        parts.append(f"{span(explanation, worst)}: {worst}")
+    return [" " * 10 + line for words in parts for line in textwrap.wrap(words, WIDTH - 10)]
 
 
 def draw(folder: Path, table: pl.DataFrame, explanations: Mapping[str, Explanation], level: float) -> list[str]:
-    """Write the pictures: all trips on one page; of each kind the trip with the lowest score; and all scores."""
+    """Writes the pictures: a page of all trips, the trip with the lowest score of each kind, and all scores."""
     from astray.plots import explanation_figure, explanation_page, save_figure, save_page, scores_figure
 
     names = []

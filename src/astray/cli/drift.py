@@ -1,4 +1,4 @@
-"""Warns when a model learns trips that it would have flagged, and says how learning them changed their scores."""
+"""Warns when a model learns trips that it would have flagged, and says how that changed their scores."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class _Looked(NamedTuple):
 class Drift:
     """Scores trips before a model learns them, and compares with their scores afterwards.
 
-    If another person's trips come in one at a time, the model alone flags only the first: each trip that it learns
-    makes the next one normal. So this class also scores them by the older half of the agent's trips.
+    If trips of another person come in one at a time, the model flags only the first: each trip that it learns makes the
+    next one normal. So this class also scores the trips by the older half of the agent's trips.
     """
 
     def __init__(self, detector: Detector, model: Path, quiet: bool) -> None:

@@ -34,8 +34,8 @@ def command(
       [dim]# the second of four jobs that together enrol all agents[/dim]
       astray enroll fleet.astray all.csv --part 2/4
     """
-    from astray.cli.enrolling import enrol
     from astray.cli.inputs import Source, read_part
+    from astray.cli.workers import enrol
     from astray.detector import load
     from astray.jobs.work import unfinished_work
 

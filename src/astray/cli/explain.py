@@ -1,4 +1,4 @@
-"""``astray explain``: why a trip scored as it did, in words and pictures."""
+"""``astray explain``: explains in words and pictures why a trip scored as it did."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ def command(
     trip: Annotated[
         str | None,
         Argument(
-            metavar="[TRIP]",
-            help="Which trip: its name, or agent/name. By default the one with the lowest score.",
+            metavar="TRIP",
+            help="The trip: its name, or agent/name. By default the one with the lowest score.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
         o.output(
-            "PICTURE", "Draw the trip: .png, .svg, or .html, a page with a map to move about in that needs no network."
+            "PICTURE", "Draw the trip: .png, .svg, or .html, which is a page with an interactive map, also offline."
         ),
     ] = None,
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Say in words and pictures why a trip scored as it did.
+    """Explain in words and pictures why a trip scored as it did.
 
-    The words, on standard output, name the segments that are not normal and how often the agent did the like before:
-    "0 of 304 past trips came through here". The picture shows the trip on a map, coloured by its normality, over the
-    agent's habitual ways in grey, with the way on that was expected; under it, normality against time.
+    The words, on standard output, name the segments that are not normal and say how often the agent did something
+    similar before: "0 of 304 past trips came through here". With -o, a picture shows the trip on a map, coloured by its
+    normality, over the agent's habitual ways in grey, with the continuation that was expected; below the map it shows
+    normality against time.
 
     [b]Examples[/b]
 
@@ -65,7 +66,7 @@ def command(
     one = _lowest(detector, source) if trip is None else _found(source, trip)
     _check_known(detector, one, settings)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownAgentWarning)  # it was said
+        warnings.simplefilter("ignore", UnknownAgentWarning)  # said above
         explanation = detector.explain(one, **settings.given(["eps", "gamma", "false_alarm_rate"]))
     source.say_left_out()
     tell(explanation)
@@ -80,7 +81,7 @@ def command(
 
 
 def _check_known(detector: Detector, one: Trajectories, settings: Settings) -> None:
-    """Refuse a trip of an agent that a model of one agent does not know; of a fleet, say that it does not."""
+    """Refuses a trip of an unknown agent if the model is of one agent; for a fleet, prints a remark."""
     from astray.cli.inputs import only_agent, refuse_unknown
 
     if only_agent(detector) is not None:
@@ -90,7 +91,7 @@ def _check_known(detector: Detector, one: Trajectories, settings: Settings) -> N
 
 
 def _found(source: Source, trip: str) -> Trajectories:
-    """The trip of this name; reading stops where it stands, if nobody else's can be called so."""
+    """Returns the trip of this name; stops reading where the whole name, with its agent, is found."""
     from astray.core.trajectories import Trajectories
     from astray.explain import position_of
 
@@ -109,7 +110,7 @@ def _found(source: Source, trip: str) -> Trajectories:
 
 
 def _lowest(detector: Detector, source: Source) -> Trajectories:
-    """The trip that scores lowest, among those of agents that the model knows, if there are any."""
+    """Returns the trip with the lowest score, of agents that the model knows, if there are any."""
     import numpy as np
 
     lowest, least = None, float("inf")

@@ -1,8 +1,7 @@
-"""``astray fit``: learn what is normal from past trips, and write a model."""
+"""``astray fit``: learns what is normal from past trips, and writes a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from astray.cli import options as o
-from astray.cli.console import Advance, leaving_at_once, progress, say, say_suspected
+from astray.cli.console import learning, progress, say, say_suspected
 from astray.core.atomic import changing, check_target, keep_from
 from astray.core.errors import AstrayError
 from astray.core.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, flag_of
@@ -40,33 +39,29 @@ def command(
     ] = None,
     anomalous: Annotated[
         list[str] | None,
-        Option(
-            "--anomalous",
-            metavar="TRIP",
-            help="A trip known to be anomalous: the model does not learn from it. May be repeated.",
-        ),
+        o.anomalous("A trip that you know to be anomalous: the model does not learn from it."),
     ] = None,
     part: o.Part = None,
 ) -> None:
     """Learn what is normal from a file of past trips, and write a model.
 
-    If all trips are of one agent, the model is of that agent. With [b]--agent[/b] the model is of that agent, and
-    learns to tell it from the others in the file, which makes it sharper. A file with many agents makes a [b]fleet[/b]
-    model: one reward for all agents, and a memory for each; astray enroll adds agents later by counting their trips.
-    With [b]--pooled[/b] the model learns all agents as if they were one, and asks of a trip: is this normal for
-    anybody here? Use it for taxis and other vehicles that go where they are sent.
+    If all trips are of one agent, or with [b]--agent[/b], the model is of that agent. From the trips of the others in
+    the file it learns to tell the agent from them, which makes it sharper. A file with many agents makes a
+    [b]fleet[/b] model: one reward for all agents, and a memory for each; astray enroll adds agents later by counting
+    their trips. With [b]--pooled[/b] the model learns all agents as if they were one, and asks of a trip: is this
+    normal for anybody here? Use it for taxis and other vehicles that go where they are sent.
 
     The reward that judges trips ships with astray, so fitting one agent means counting its trips and takes a second. If
     a dozen others have ten trips each, the reward continues learning from them for some tens of seconds; for a pool it
     continues learning from the pool's own trips (--preset shared leaves it as it is). Learning needs torch (pip install
     'astray\\[learn]'); with --iterations 0 the reward stays as it ships.
 
-    If the trips of a fleet do not fit into memory, astray streams the files: the reward goes on learning from a sample
-    of the agents, and then astray enrols all agents. With [b]--part[/b] it enrols only the agents of that part; the
-    reward is the same for every part. If the command is killed, run it again: it goes on where it was.
+    If the trips of a fleet do not fit into memory, astray streams the files: it learns the reward from a sample of the
+    agents, and then enrols all agents. With [b]--part[/b] it enrols only the agents of that part; the reward is the
+    same for every part. If the command is killed, run it again: it continues where it was.
 
-    The trips should be normal ones; name those that you know to be wrong with --anomalous. Trips that look like
-    another agent's do not enter the memory, and astray names them.
+    The trips should be normal ones; name those that you know to be wrong with --anomalous. astray leaves trips that
+    look like another agent's out of the memory, and names them.
 
     [b]Examples[/b]
 
@@ -84,7 +79,11 @@ def command(
       [dim]# GeoLife, one person told from the others[/dim]
       astray fit Data/ -o 017.astray --agent 017 --cache geolife.parquet
     """
+    import numpy as np
+
     from astray.cli.inputs import Source
+    from astray.core.trajectories import Trajectories
+    from astray.core.trip_ids import find_trips
 
     if agent is not None and pooled:
         raise AstrayError("--agent and --pooled contradict each other", remedy="give one of them")
@@ -93,9 +92,10 @@ def command(
     source.keep_from(output)
     for held, kept in (("the reward is", settings.reward), ("the fixes of GeoLife are", settings.cache)):
         keep_from(output, [] if kept is None else [Path(kept)], f"{held} kept in this file")
-    if part is not None or (source.is_streamed and not (agent or pooled or anomalous or population)):
-        if agent or pooled or anomalous or population:
-            raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
+    simple_fleet = not (agent or pooled or anomalous or population)
+    if part is not None and not simple_fleet:
+        raise AstrayError("--part is for a fleet of trips that are all normal", remedy="leave out the other flags")
+    if part is not None or (source.streamed_files and simple_fleet):
         learned = _streamed(source, output, part)
         if learned is not None:
             _say_learned(output, learned, settings)
@@ -110,9 +110,13 @@ def command(
         given.say_left_out()
     alone = agent is not None or pooled or len(past.agents) == 1
     _check_kind(source.name, alone, others is not None, settings)
-    marks = _marks(past, agent, anomalous or [], source.name)
-    with leaving_at_once():
-        model = _one(past, marks, agent, others, pooled, settings) if alone else _many(past, marks, settings)
+    mine = past if agent is None else past.agent(agent)
+    among = f"trips{'' if agent is None else f' of {agent}'} in {source.name}"
+    marks = np.where(mine.isin(find_trips(anomalous or [], mine.ids, among=among)), -1, 1)
+    if agent is not None:
+        rest = [trips for trips in (past.without(agent), others) if trips is not None and len(trips)]
+        others = Trajectories.concat(rest) if rest else None
+    model = _learned(mine, settings, marks, pooled=pooled or (None if alone else False), population=others)
     with changing(output):
         model.save(output)
     _say_learned(output, model, settings)
@@ -133,10 +137,8 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
 
     Returns None if all trips are of one agent, which makes another kind of model.
     """
-    import numpy as np
-
-    from astray.cli.enrolling import enrol
     from astray.cli.inputs import read_part
+    from astray.cli.workers import enrol
     from astray.detector import load
     from astray.jobs.slabs import part_of, sampled
     from astray.jobs.work import unfinished_work
@@ -146,18 +148,17 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
     with unfinished_work(output, source.files, settings.of_results(), part) as unfinished:
         if not unfinished.exists():
             with progress(f"reading {source.name}", quiet=settings.quiet) as done:
-                first = replace(source, report=Report())  # what is left out is said once, after the second reading
+                first = replace(source, report=Report())  # the second reading reports what is left out
                 some, is_whole = sampled(first.batches(), settings.seed, watch=done)
             if len(some.agents) == 1 and is_whole and part is None:
                 return None
             _check_kind(source.name, False, False, settings)
-            with leaving_at_once():
-                fleet = _many(some, np.ones(len(some), np.int64), settings)
+            fleet = _learned(some, settings, pooled=False)
             if chosen is not None:
                 number, n = chosen
                 for who in fleet.agents:
                     if part_of(who, n) != number:
-                        del fleet.memories_[who]  # others still count where it goes: that is the same for every part
+                        del fleet.memories_[who]  # it still counts for the popularity, as in every part
             fleet.save(unfinished)
         enrol(unfinished, source, chosen)
         learned = load(unfinished)
@@ -168,7 +169,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
 
 
 def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings) -> None:
-    """Refuses settings that this kind of model does not have, instead of ignoring them."""
+    """Refuses settings that this kind of model does not use; ignoring them would hide a mistake."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
     learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
@@ -186,48 +187,21 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
             raise SettingsError(f"{flag_of(name)} {why}", remedy=remedy)
 
 
-def _marks(trips: Trajectories, agent: str | None, anomalous: list[str], file: str) -> NDArray[np.int64]:
-    """Returns -1 for each trip of the learned agent that is named as anomalous, else 1."""
-    import numpy as np
-
-    from astray.core.trip_ids import find_trips
-
-    mine = trips if agent is None else trips.agent(agent)
-    whose = "" if agent is None else f" of {agent}"
-    return np.where(trips.isin(find_trips(anomalous, mine.ids, among=f"trips{whose} in {file}")), -1, 1)
-
-
-def _one(
+def _learned(
     trips: Trajectories,
-    marks: NDArray[np.int64],
-    agent: str | None,
-    others: Trajectories | None,
-    pooled: bool,
     settings: Settings,
+    marks: NDArray[np.int64] | None = None,
+    *,
+    pooled: bool | None,
+    population: Trajectories | None = None,
 ) -> Detector:
-    from astray.core.trajectories import Trajectories
+    """Fits a model of one agent (``pooled`` is None), of a pool (True) or of a fleet (False)."""
     from astray.detector import Detector
 
-    mine, y = trips, marks
-    if agent is not None:
-        mine, y = trips.agent(agent), y[trips.agent_ids == agent]
-        rest = [given for given in (trips.without(agent), others) if given is not None and len(given)]
-        others = Trajectories.concat(rest) if rest else None
-    with progress(f"learning from {number_of(len(mine), 'trip')}", quiet=settings.quiet) as done:
-        given = settings.of(Detector)
-        if pooled:  # whether or not its trips name their agents
-            given |= {"preset": given.get("preset", "own"), "pooled": True}
-        detector = Detector(progress=_iterations(done), **given)
-        return detector.fit(mine, y, population=others)
-
-
-def _many(trips: Trajectories, marks: NDArray[np.int64], settings: Settings) -> Detector:
-    from astray.detector import Detector
-
-    what = f"learning from {number_of(len(trips), 'trip')} of {number_of(len(trips.agents), 'agent')}"
-    with progress(what, quiet=settings.quiet) as done:
-        return Detector(pooled=False, progress=_iterations(done), **settings.of(Detector)).fit(trips, marks)
-
-
-def _iterations(done: Advance) -> Callable[[int, int, Mapping[str, float]], None]:
-    return lambda iteration, iterations, measures: done(iteration / max(iterations, 1))
+    given = settings.of(Detector)
+    if pooled:  # the default preset would not take a pool whose trips name one agent for a pool
+        given.setdefault("preset", "own")
+    whose = f" of {number_of(len(trips.agents), 'agent')}" if pooled is False else ""
+    what = f"learning from {number_of(len(trips), 'trip')}{whose}"
+    with learning(what, quiet=settings.quiet) as progress:
+        return Detector(pooled=pooled, progress=progress, **given).fit(trips, marks, population=population)

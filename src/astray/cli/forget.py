@@ -28,8 +28,8 @@ def command(
     """Remove an agent, or some of its trips, from a model.
 
     The agent's name, memory and kept trips leave the file, and their bytes are overwritten. A model of one agent also
-    holds, by name, the places where the agents of its population go; this command removes those, too. What stays is the
-    reward: a few thousand numbers, learned from many agents, that hold no places. If a trip proved anomalous and the
+    holds, by name, the places where the agents of its population go; this command removes those, too. The reward stays:
+    it is a few thousand numbers, learned from many agents, that hold no places. If a trip proved anomalous and the
     model must never learn it again, use astray update --anomalous instead.
 
     [b]Examples[/b]
@@ -46,15 +46,15 @@ def command(
     if not trip:
         detector.forget(agent)
         left = len(detector.agents) if detector.is_one else len(detector.memories_)
-        said = f"{agent} forgotten; {number_of(left, 'agent')} left"
+        done = f"{agent} forgotten; {number_of(left, 'agent')} left"
     elif not detector.is_one:
         if agent in detector.memories_:
             remembered = detector.memories_[agent].counts.trip_ids
             meant = find_trips(trip, remembered, among=f"trips that are remembered of {agent}")
             trip = [found.trajectory for found in meant]
-        said = f"{number_of(detector.forget_trips(agent, trip), 'trip')} of {agent} forgotten"
+        done = f"{number_of(detector.forget_trips(agent, trip), 'trip')} of {agent} forgotten"
     else:
         remedy = "astray update MODEL --anomalous TRIP takes a single trip out of a model of one agent or pool"
         raise AstrayError("--trip is for a fleet", place=model, remedy=remedy)
     o.save(detector, model, output)
-    say(said, quiet=settings.quiet)
+    say(done, quiet=settings.quiet)

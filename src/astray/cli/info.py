@@ -1,4 +1,4 @@
-"""``astray info``: what a model is, what it has seen, and how it decides."""
+"""``astray info``: shows what a model is, what it has learned from, and how it decides."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     from astray.scoring.decisions import Threshold
 
 NAMED = 5
-"""Agents of a pool that are named, at most."""
+"""The most agents of a pool, and time zones, that are named."""
 
 
 @o.with_settings()
 def command(
     settings: Settings,
     model: o.Model,
-    as_json: Annotated[bool, Option("--json", help="As JSON, with everything there is.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say what a model is, what it has seen, and how it decides.
+    """Show what a model is, what it has learned from, and how it decides.
+
+    Prints a line for each fact: the agents, their trips and period, the reward, the score below which a trip is an
+    anomaly or goes to review, and the lowest false-alarm rate that the model supports.
 
     [b]Examples[/b]
 
@@ -43,43 +46,47 @@ def command(
 
     detector = load(model)
     about = _about(model, detector)
-    parameters = detector.saved_parameters
-    about["thresholds"] = {name: parameters[name] for name in ("false_alarm_rate", "eps", "gamma", "min_history")}
-    about["reward"] = {"aspects": list(detector.reward_.aspects), "made": detector.reward_.made}
-    about["calibration"] = _calibration(detector)
-    about["learning"] = _learning(detector)
-    about["settings"] = {name: value for name, value in parameters.items() if value is not None}
     if as_json:
         print(json.dumps(about, indent=2, default=str))
     else:
         tell_facts(_facts(about, detector))
 
 
-# -------------------------------------------------------------------- everything there is
+# -------------------------------------------------------------------- all facts
 
 
 def _about(file: Path, model: Detector) -> dict[str, Any]:
-    """Returns facts about the file, and about what the model has seen."""
+    """Returns all facts about a model, for JSON."""
     from astray import __version__
     from astray.model.file import VERSION
 
-    written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    about: dict[str, Any] = {"file": str(file), "bytes": file.stat().st_size, "written": written}
-    about |= {"format": VERSION, "astray": __version__}
-    return about | (_of_one(model) if model.is_one else _of_many(model))
+    parameters = model.saved_parameters
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "written": datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds"),
+        "format": VERSION,
+        "astray": __version__,
+        **(_of_one(model) if model.is_one else _of_many(model)),
+        "thresholds": {name: parameters[name] for name in ("false_alarm_rate", "eps", "gamma", "min_history")},
+        "reward": {"aspects": list(model.reward_.aspects), "made": model.reward_.made},
+        "calibration": _calibration(model),
+        "learning": _learning(model),
+        "settings": {name: value for name, value in parameters.items() if value is not None},
+    }
 
 
 def _of_many(model: Detector) -> dict[str, Any]:
+    """Returns what a fleet has learned from."""
     rows = dict(model.memories_.rows())
     trips = sorted(row.trips for row in rows.values())
     moments = [time for row in rows.values() if row.trips for time in (row.first, row.last)]
-    spread = {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {}
     return {
         "kind": "a fleet: one reward for all, a memory for each",
         "sees": model.fitted.sees,
         "agents": len(trips),
         "trips": sum(trips),
-        "trips_of_an_agent": spread,
+        "trips_of_an_agent": {"least": trips[0], "median": trips[len(trips) // 2], "most": trips[-1]} if trips else {},
         "period": _period(moments, model.zone(next(iter(rows), ""))),
         "time_zones": dict(Counter(str(model.zone(agent)) for agent in rows).most_common()),
         "anomalous": len(model.anomalous_),
@@ -88,6 +95,7 @@ def _of_many(model: Detector) -> dict[str, Any]:
 
 
 def _of_one(model: Detector) -> dict[str, Any]:
+    """Returns what a model of one agent or pool has learned from."""
     agents, zone, world = model.agents, model.zone(""), model.fitted
     return {
         "kind": "one agent" if len(agents) == 1 else "a pool of agents",
@@ -105,16 +113,16 @@ def _of_one(model: Detector) -> dict[str, Any]:
 
 
 def _period(starts: list[float], zone: Zone) -> list[str]:
-    """The days, in local time, on which the first and the last trip began."""
+    """Returns the days, in local time, on which the first and the last trip began."""
     return [f"{zone.clock(t):%Y-%m-%d}" for t in (min(starts), max(starts))] if starts else []
 
 
 def _calibration(model: Detector) -> dict[str, Any]:
-    """Returns how many trips p-values are read from, and of a model of one agent the scale."""
+    """Returns the number of trips that p-values rest on and, for a model of one agent, the scale."""
     from astray.model.configuration import scale_config
 
     if not model.is_one:
-        return {"trips": scale_config(model).stand_in_up_to, "stand_ins": True}  # at least, for everybody
+        return {"trips": scale_config(model).stand_in_up_to, "stand_ins": True}  # at least, for each agent
     found = model.calibration_
     about = {
         "trips": round(found.normal.total, 6),
@@ -127,7 +135,7 @@ def _calibration(model: Detector) -> dict[str, Any]:
 
 
 def _learning(model: Detector) -> dict[str, Any]:
-    """How many iterations the reward was learned for, as far as that is known, and what the last of them measured."""
+    """Returns the number of iterations of learning, if known, and what the last one measured."""
     history = model.training_history_
     if not history.height:
         return {"iterations": 0}
@@ -135,13 +143,13 @@ def _learning(model: Detector) -> dict[str, Any]:
     return {"iterations": history.height} | last
 
 
-# -------------------------------------------------------------------- what a person wants to know of it
+# -------------------------------------------------------------------- the facts for a person
 
 
 def _facts(about: Mapping[str, Any], model: Detector) -> dict[str, str]:
-    """The model in a few words each, by heading; what is empty is not said."""
-    fleet, period, others, updates = "names" not in about, about["period"], about["popularity"], about.get("updates")
-    size, suspected = about["bytes"], [str(trip) for trip in getattr(model, "suspects_", ())]
+    """Returns the facts in a few words each, by heading; empty ones are not printed."""
+    fleet, period, others, updates = not model.is_one, about["period"], about["popularity"], about.get("updates")
+    size, suspected = about["bytes"], [str(trip) for trip in model.suspects_]
     zones = [f"{zone} ({number_of(n, 'agent')})" for zone, n in about["time_zones"].items()]
     return {
         "model": f"{about['file']}, {'' if fleet else 'of '}{about['kind']}",
@@ -178,19 +186,19 @@ def _whose(about: Mapping[str, Any]) -> str:
 
 
 def _low(model: Detector, about: Mapping[str, Any]) -> str:
-    """What is called low."""
+    """Says which scores are low."""
     from astray.scoring.decisions import PAPER_EPS
 
-    paper = getattr(model, "preset", "") == "kdd19"
-    eps, window = PAPER_EPS if model.eps is None and paper else model.eps, about["calibration"].get("window_length")
-    low = f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
-    said = low if eps is None else f"a score of {_level(eps)} or less"
+    eps = PAPER_EPS if model.eps is None and model.preset == "kdd19" else model.eps
+    rate = f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
+    low = rate if eps is None else f"a score of {_level(eps)} or less"
+    window = about["calibration"].get("window_length")
     unit = "steps" if about["sees"] == "states and actions" else "seconds"
-    return said + ("" if window is None else f", over the whole trip or its worst {window:g} {unit}")
+    return low if window is None else f"{low}, over the whole trip or its worst {window:g} {unit}"
 
 
 def _reward(made: Mapping[str, Any]) -> str:
-    """Where the reward comes from.
+    """Says what the reward was learned from.
 
     >>> _reward({"towns": 16, "people": 30, "days": 60, "went_on": 1})
     'learned from 60 days of 30 simulated people in each of 16 towns, then from trips of others here'
@@ -221,7 +229,7 @@ def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:
 
 
 def _level(threshold: Threshold) -> str:
-    """A threshold, or what it goes by."""
+    """Returns a threshold in words."""
     from astray.scoring.decisions import ByContext, ByHour
 
     if isinstance(threshold, ByHour):

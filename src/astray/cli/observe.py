@@ -1,4 +1,4 @@
-"""``astray observe``: score trips in the order of time, and learn from those that are normal."""
+"""``astray observe``: scores trips in the order of time, and learns from each one that is normal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def command(
     to: o.To = "csv",
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Score trips in the order of time, and learn from each that is normal.
+    """Score trips in the order of time, and learn from each one that is normal.
 
-    A trip that is not flagged is [b]learned[/b] after its score. One that is flagged is [b]waiting[/b], and so is one
-    that is not clearly normal while many are flagged: nothing is learned from it unasked. When several waiting trips
-    are alike, a question is asked: a new habit, or somebody else? astray answer lists the questions, and takes the
-    answers. What is like a trip that proved to be somebody else's is [b]refused[/b]; one that is in the model already
-    is [b]known[/b].
+    Writes the table of astray score, with a column that says what became of each trip. The model scores a trip before
+    it learns it. [b]learned[/b]: the trip is not flagged. [b]waiting[/b]: it is flagged, or not clearly normal while
+    many trips are flagged. [b]refused[/b]: it is like a trip that proved to be somebody else's. [b]known[/b]: the model
+    had learned it already. If several waiting trips are alike, the model asks whether they are a new habit or somebody
+    else's; astray answer lists the questions, and takes your answers.
 
     [b]Examples[/b]
 
@@ -51,7 +51,7 @@ def command(
     with progress(f"observing {source.name}", quiet=settings.quiet):
         observed = detector.observe(trips)
     detector.set_params(**kept)
-    # The model first: what was said to be learned must be in it.
+    # The model is saved first, because the table says what it has learned.
     detector.save(model)
     with table_writer(output, to) as write:
         write(observed.table, None)

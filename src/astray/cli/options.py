@@ -1,8 +1,7 @@
 """Defines the arguments that several commands share, and makes flags from :mod:`astray.core.settings`.
 
-Typer makes a flag from a parameter of a function. :func:`with_settings` gives a command one such parameter for each
-setting that it takes, which typer has no means for: its groups of parameters would have to be written out in every
-command.
+Typer makes a flag from a parameter of a function, and has no groups of parameters: every command would have to list all
+of its settings. :func:`with_settings` adds these parameters to a command.
 """
 
 from __future__ import annotations
@@ -70,6 +69,11 @@ def output(metavar: str, help: str, **more: Any) -> Any:
     return Option("--output", "-o", metavar=metavar, help=help, show_default=False, **more)
 
 
+def anomalous(help: str) -> Any:
+    """Returns the flag ``--anomalous`` of a command."""
+    return Option("--anomalous", metavar="TRIP", help=f"{help} May be repeated.", show_default=False)
+
+
 Output = Annotated[
     Path | None,
     output(
@@ -118,10 +122,10 @@ Config = Annotated[
 
 
 def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the flags of some settings (groups or names), and passes it their values as ``settings``.
+    """Adds the flags of some settings (groups or names) to a command, and passes their values as ``settings``.
 
-    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, with or without
-    a flag.
+    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, also those
+    without a flag.
     """
     asked = {name for w in wanted for name in ([w] if isinstance(w, str) else [f.name for f in fields(w)])} | {"quiet"}
     flags = {f.name: _flag(f.name, panel) for group, panel in PANELS.items() for f in fields(group) if f.name in asked}
@@ -149,9 +153,9 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
 
 
 def changes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """Locks the ``model`` of a command that reads, changes and writes it, so that no other command does so meanwhile.
+    """Locks the ``model`` of a command that changes it, so that no other command changes it meanwhile.
 
-    Jobs of several parts run side by side without the lock: each changes other agents, in one transaction at its end.
+    Commands with ``--part`` take no lock and run side by side: each changes other agents, in transactions.
     """
 
     @functools.wraps(command)
@@ -163,7 +167,7 @@ def changes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def save(detector: Detector, model: Path, output: Path | None) -> None:
-    """Writes a changed model in its old place, or to ``output`` once no other process is changing that file."""
+    """Writes a changed model to its old place, or to ``output`` as soon as no other process changes that file."""
     if output is None or (output.exists() and output.samefile(model)):
         detector.save(model)
         return

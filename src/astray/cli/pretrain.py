@@ -1,4 +1,4 @@
-"""``astray pretrain``: the reward that every model of GPS trips begins with, learned from simulated people."""
+"""``astray pretrain``: learns, from simulated people, the reward that every model of GPS trips begins with."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from astray.core.settings import Settings, SettingsError
 def command(
     settings: Settings,
     output: Annotated[Path, o.output("FILE", "The reward's file, for astray fit --reward, such as mine.safetensors.")],
-    towns: Annotated[int | None, Option("--towns", min=1, help="How many towns are simulated.")] = None,
-    people: Annotated[int | None, Option("--people", min=2, help="How many people live in each.")] = None,
-    days: Annotated[int | None, Option("--days", min=7, help="For how many days.")] = None,
+    towns: Annotated[int | None, Option("--towns", min=1, help="How many towns to simulate.")] = None,
+    people: Annotated[int | None, Option("--people", min=2, help="How many people live in each town.")] = None,
+    days: Annotated[int | None, Option("--days", min=7, help="How many days to simulate.")] = None,
 ) -> None:
-    """Learn from simulated people the reward that every model begins with.
+    """Learn, from simulated people, the reward that every model begins with.
 
-    A trip is judged by how it compares with its agent's past ones: how much of it leads through places that are new,
-    how far it strays from habitual ways, at which hour. What that says is much the same for everybody, so it is learned
-    once, from people of towns of many kinds who walk, cycle, drive and ride, with loggers good and bad. Each is told
-    from the others of the town, and from what it might have done instead. The result ships with astray; this command
-    makes it again, or another one, which astray fit takes with --reward.
+    The reward compares a trip with the past trips of its agent: how much of it leads through new places, how far it
+    strays from habitual ways, at which hour. What these numbers mean is much the same for everybody, so the reward is
+    learned once: from people of towns of many kinds who walk, cycle, drive and ride, with good and bad loggers. It
+    learns to tell each person from the others of the town, and from what the person might have done instead.
 
-    Without options it makes the shipped one, bit for bit on the same kind of machine, in some minutes.
+    The result ships with astray. This command makes it again, or makes another one for astray fit --reward. Without
+    options it makes the shipped reward, bit for bit on the same kind of machine, in some minutes.
 
     [b]Examples[/b]
 
       astray pretrain -o mine.safetensors
       astray fit past.csv -o me.astray --reward mine.safetensors
-      [dim]# a small one, to see how it goes: a minute or two[/dim]
+      [dim]# a small one, to try it out: a minute or two[/dim]
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
     """
     check_target(output)

@@ -1,4 +1,4 @@
-"""Running a command: its flags by typer, its errors as one line, its exit code."""
+"""Runs a command: typer reads its flags; errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from astray.core.errors import AstrayError, Call, Columns, Option
 from astray.core.settings import NAMES, ROLES, SettingsError, flag_of
 
 ALONE = ("demo", "serve demo")
-"""Commands that need no arguments; the others say how they are used where there are none."""
+"""Commands that need no arguments; the others print their help if there are none."""
 
 
 def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequence[str]) -> int:
-    """Run one command, or one of a group of commands, with its arguments; gives the exit code."""
+    """Runs a command, or one of a group of commands, with its arguments; returns the exit code."""
     app = app_of(name, command)
     try:
         app(args=list(arguments), prog_name=f"astray {name}")
@@ -30,7 +30,7 @@ def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequen
         return _refused(name, error, 1)
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):
-            raise left.__context__ from None  # which click had taken for a failure
+            raise left.__context__ from None  # click takes it for a failure
         code = left.code if isinstance(left.code, int) else int(left.code is not None)
         if code == 130:
             raise KeyboardInterrupt from None
@@ -39,7 +39,7 @@ def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequen
 
 
 def app_of(name: str, command: Callable[..., None] | typer.Typer) -> typer.Typer:
-    """Returns a command as an application of typer's: the one that it is, or one of the single function."""
+    """Returns a command as a typer app; makes one of a single function."""
     if isinstance(command, typer.Typer):
         return command
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -48,7 +48,7 @@ def app_of(name: str, command: Callable[..., None] | typer.Typer) -> typer.Typer
 
 
 def unwrapped(text: str) -> str:
-    """A docstring with each paragraph in one line, as terminals of any width want it; indented lines stay.
+    """Returns a docstring with each paragraph in one line, for terminals of any width; indented paragraphs stay.
 
     >>> unwrapped("One\\n    subject.\\n\\n    It is\\n    long.\\n\\n      $ as it\\n      $ stands")
     'One subject.\\n\\nIt is long.\\n\\n  $ as it\\n  $ stands'
@@ -58,7 +58,7 @@ def unwrapped(text: str) -> str:
 
 
 def as_flag(remedy: Option | Columns | Call) -> str:
-    """An option of the library as it is given on the command line, or the command that does what a function does.
+    """Returns an option of the library as a flag, or a function of the library as a flag or command.
 
     >>> as_flag(Option("skip_bad", True)), as_flag(Option("time_zone", "Asia/Tokyo")), as_flag(Option("lat", "Breite"))
     ('--skip-bad', '--time-zone Asia/Tokyo', '--columns lat=Breite')
@@ -82,5 +82,5 @@ def _refused(name: str, error: AstrayError | OSError, code: int) -> int:
     from astray.cli.console import say
 
     words = error.told(as_flag) if isinstance(error, AstrayError) else str(error)
-    say(f"astray {name}: {' '.join(words.split())}")  # one line, whatever it was
+    say(f"astray {name}: {' '.join(words.split())}")  # in one line
     return code

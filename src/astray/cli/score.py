@@ -1,4 +1,4 @@
-"""``astray score``: how normal each trip, or each fix, of a file is."""
+"""``astray score``: writes how normal each trip, or each fix, of a file is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN = 20
-"""Trips that are shown on a terminal."""
+"""The most trips to show on a terminal."""
 
 
 @o.with_settings(Deciding, Reading, LocalTime, Streaming)
@@ -30,19 +30,22 @@ def command(
     model: o.Model,
     file: o.Trips,
     output: o.Output = None,
-    fixes: Annotated[bool, Option("--fixes", help="One row a fix instead of one a trip.")] = False,
+    fixes: Annotated[bool, Option("--fixes", help="Write a row for each fix instead of one for each trip.")] = False,
     to: o.To = "csv",
     agent: o.OnlyAgent = None,
     part: o.Part = None,
 ) -> None:
-    """Say how normal each trip of a file is.
+    """Write a table that says how normal each trip, or each fix, of a file is.
 
-    Normality is about 0, give or take 1, for trips like the past ones, and falls the further a trip leaves them. The
-    p-value is the share of normal trips that score as low, and decides: [b]normal[/b]; [b]anomaly[/b], if it is at most
-    the rate of false alarms, 2 in a hundred by default; or [b]review[/b], if it is low but the model is not sure, or
-    has seen too few past trips, and whatever it is if the model does not know the agent. With --eps the score decides
-    instead. The aspect is the side of a trip that speaks most against it: place, route, manner or time. Large files are
-    streamed on all cores.
+    The table has a row for each trip. Its normality is about 0, give or take 1, if the trip is like the past ones, and
+    falls the more it differs. The p-value is the share of normal trips that score as low. The decision is
+    [b]anomaly[/b] if the p-value is at most the false-alarm rate, 2 in a hundred by default; otherwise it is
+    [b]normal[/b]. It is [b]review[/b] instead of anomaly if the model is uncertain or has too few past trips, and for
+    every trip of an agent that the model does not know. With --eps the score decides instead of the p-value. The aspect
+    says what speaks most against a trip: its place, route, manner or time. astray streams large files on all cores.
+
+    A terminal shows the trips with the lowest scores; a file or pipe gets the whole table. The last line, on standard
+    error, counts the decisions.
 
     [b]Examples[/b]
 
@@ -106,7 +109,7 @@ def command(
 
 
 def _summary(decisions: Mapping[str, int]) -> str:
-    """How many trips are what.
+    """Returns the counts of the decisions in words.
 
     >>> _summary({"normal": 1000, "review": 1}), _summary({"anomaly": 1})
     ('1,001 trips: 1,000 normal, 0 anomalies, 1 for review', '1 trip: 0 normal, 1 anomaly, 0 for review')
@@ -117,7 +120,7 @@ def _summary(decisions: Mapping[str, int]) -> str:
 
 
 def _show(tables: list[pl.DataFrame]) -> None:
-    """The trips with the lowest scores, for a person at a terminal."""
+    """Prints the trips with the lowest scores for a person at a terminal."""
     import polars as pl
     from rich.console import Console
     from rich.table import Table
@@ -127,10 +130,10 @@ def _show(tables: list[pl.DataFrame]) -> None:
     headings = {"score": "score", "uncertainty": "+-", "p_value": "p", "decision": "decision", "aspect": "in"}
     zones = everything["zone"].unique().to_list() if "zone" in everything.columns else []
     shown = everything.head(SHOWN)
-    told = f"; times are of {zones[0]}" if len(zones) == 1 else ""
-    table = Table(title=f"Lowest scores first{told}", title_justify="left", box=None, header_style="bold")
+    note = f"; times are of {zones[0]}" if len(zones) == 1 else ""
+    table = Table(title=f"Lowest scores first{note}", title_justify="left", box=None, header_style="bold")
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
-    # Names are folded, never cut: they are what somebody gives to astray explain.
+    # Names are folded and never cut, because a person gives them to astray explain.
     table.add_column("agent", overflow="fold", min_width=5)
     table.add_column("trajectory", overflow="fold", min_width=10)
     for name in headings:
@@ -143,7 +146,7 @@ def _show(tables: list[pl.DataFrame]) -> None:
     for row in shown.iter_rows(named=True):
         cells = [row["agent"], row["trajectory"], *(_cell(row[name]) for name in headings), *_times(row)]
         cells += [row["zone"]] if len(zones) > 1 else []
-        # As text: in a name [red] is a part of the name.
+        # As Text, because in a name [red] is part of the name.
         table.add_row(*(Text(harmless(cell)) for cell in cells), style=styles.get(row["decision"]))
     console = Console(highlight=False)
     console.print(table)
@@ -156,7 +159,7 @@ def _cell(value: object) -> str:
 
 
 def _times(row: Mapping[str, Any]) -> list[str]:
-    """When a trip began, and from when to when its worst segment lasted, in local time; or from which step to which."""
+    """Returns when a trip began, and when its worst segment began and ended: in local time, or in steps."""
     start, end = row["segment_start"], row["segment_end"]
     if "zone" not in row:
         return ["" if start is None else f"{start:.0f}-{end:.0f}"]

@@ -1,4 +1,4 @@
-"""``astray serve``: run the service; ``astray serve backup`` copies its store, ``astray serve token`` makes tokens."""
+"""``astray serve``: runs the service; ``astray serve backup`` copies its store, ``astray serve token`` makes tokens."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from astray.cli.serve_token import tokens
 from astray.core.extras import require_extra
 from astray.core.settings import Remarks, Serving, Settings
 
-Folder = Annotated[
-    Path, Argument(metavar="FOLDER", help="Where the service keeps everything; made if it is not there.")
-]
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder for all data of the service; made if missing.")]
 
 
 @o.with_settings(Serving, Remarks)
@@ -27,18 +25,19 @@ def command(
         Option(
             "--model",
             metavar="MODEL",
-            help="Begin with this fleet, which astray fit wrote. By default with nobody: agents are learned from their "
-            "first fix on.",
+            help="Start with this fleet, which astray fit wrote. By default the service starts without agents, and "
+            "learns each one from its first fix on.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Run the service: feeds in, alerts, a queue of trips to review, a page.
+    """Run the service: it receives fixes, raises alerts, and has a page to review trips.
 
     Fixes come over HTTP from OwnTracks, Overland, Traccar, OsmAnd, GPSLogger or as plain JSON, or from an MQTT broker.
-    Each is scored when it comes. What is not normal for its agent raises an alert and waits in the review queue; what
-    is normal is learned when the trip is over. A verdict teaches. Everything is in the folder; killed and started
-    again it goes on where it was.
+    The service scores each fix when it comes. If a trip is not normal for its agent, it raises an alert and puts the
+    trip into the review queue; it learns normal trips when they are over, and it learns from your verdicts. Open the
+    address that it prints to see the page. Everything is in the folder: killed and started again, the service continues
+    where it was.
 
     [b]Examples[/b]
 
@@ -60,9 +59,13 @@ def backup(
     folder: Folder,
     target: Annotated[Path, Argument(metavar="FILE", help="The new file to copy the store to.", show_default=False)],
 ) -> None:
-    """Copy the store of a service to a new file, as it is at one moment; the service may go on meanwhile.
+    """Copy the store of a service to a new file, as it is at one moment; the service may keep running.
 
-    To restore it, put the file into an empty folder as astray.db. A PostgreSQL store is copied with pg_dump.
+    To restore the copy, put it into an empty folder as astray.db. To copy a PostgreSQL store, use pg_dump.
+
+    [b]Example[/b]
+
+      astray serve backup data backup.db
     """
     from astray.service.store.sqlite import NAME, copy_database
 
@@ -71,9 +74,14 @@ def backup(
 
 @o.with_settings("port", Remarks)
 def demo(settings: Settings) -> None:
-    """Try the service: simulated people, of whom some do something unusual within a minute.
+    """Try the service with simulated people, some of whom do something unusual within a minute.
 
-    Nothing stays: what it keeps goes to a temporary folder, which is removed at the end.
+    Open the address that it prints to see the page; Ctrl-C ends it. All data are in a temporary folder, which is
+    removed at the end.
+
+    [b]Example[/b]
+
+      astray serve demo --port 8080
     """
     needs_extra()
     import tempfile

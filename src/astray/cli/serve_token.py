@@ -1,4 +1,4 @@
-"""``astray serve token``: make, list and remove the tokens by which senders and people are known to the service."""
+"""``astray serve token``: makes, lists and removes the tokens by which the service knows senders and people."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ tokens = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    help="Make, list and remove tokens. A service that runs takes notice within seconds.",
+    help="Make, list and remove the tokens by which the service knows senders and people. A running service notices "
+    "changes within seconds.",
 )
 
 Folder = Annotated[Path, Argument(metavar="FOLDER", help="The folder of the service.", show_default=False)]
 StoreUrl = Annotated[
     str | None,
-    Option("--store", metavar="URL", help="Its store, if that is a PostgreSQL database.", show_default=False),
+    Option(
+        "--store", metavar="URL", help="The store of the service, if that is a PostgreSQL database.", show_default=False
+    ),
 ]
-Name = Annotated[str, Argument(metavar="NAME", help="What the token is called, such as ana-phone.", show_default=False)]
+Name = Annotated[str, Argument(metavar="NAME", help="The name of the token, such as ana-phone.", show_default=False)]
 
 
 @tokens.command()
@@ -36,16 +39,18 @@ def add(
     name: Name,
     agent: Annotated[
         list[str] | None,
-        Option("--agent", metavar="NAME", help="For this agent alone; may be given several times.", show_default=False),
+        Option("--agent", metavar="NAME", help="Allow only this agent. May be repeated.", show_default=False),
     ] = None,
-    send: Annotated[bool, Option("--send", help="To send fixes; the default if nothing else is given.")] = False,
-    read: Annotated[bool, Option("--read", help="To see agents, trips and alerts.")] = False,
+    send: Annotated[
+        bool, Option("--send", help="Allow sending fixes; the default if no other right is given.")
+    ] = False,
+    read: Annotated[bool, Option("--read", help="Allow seeing agents, trips and alerts.")] = False,
     write: Annotated[
-        bool, Option("--write", help="To judge trips, change settings and erase people; includes --read.")
+        bool, Option("--write", help="Allow judging trips, changing settings and erasing people; includes --read.")
     ] = False,
     store: StoreUrl = None,
 ) -> None:
-    """Make a token and print it. It is shown this once: only a digest of it is kept.
+    """Make a token and print it. Copy it now: the store keeps only a digest, so it cannot be printed again.
 
     [b]Examples[/b]
 
@@ -63,7 +68,12 @@ def add(
 
 @tokens.command(name="list")
 def list_(folder: Folder, store: StoreUrl = None) -> None:
-    """Say which tokens there are, what they allow and for whom; not the tokens themselves."""
+    """List the names of the tokens, what they allow, and for which agents. The tokens themselves are not stored.
+
+    [b]Example[/b]
+
+      astray serve token list data
+    """
     from astray.core.times import moment
     from astray.service.access import tokens as access
 
@@ -73,12 +83,17 @@ def list_(folder: Folder, store: StoreUrl = None) -> None:
         whose = "all agents" if token.scope.agents is None else ", ".join(token.scope.agents)
         tell(f"{token.name}: {', '.join(token.scope.rights)} for {whose}, made {moment(round(token.made))}")
     if not known:
-        say("there is no token: on this machine everybody may do everything, and from elsewhere nobody anything")
+        say("there is no token: everybody on this machine may do everything, and nobody elsewhere may do anything")
 
 
 @tokens.command()
 def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
-    """Make a token worthless."""
+    """Remove a token, so that the service does not accept it any more.
+
+    [b]Example[/b]
+
+      astray serve token remove data ana-phone
+    """
     from astray.service.access import tokens as access
 
     with closing(_opened(folder, store)) as connection:
@@ -86,12 +101,12 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
 
 
 def _opened(folder: Path, url: str | None) -> Connection:
-    """A connection to a store, whether or not a service has it: a token is one row, which databases write safely."""
+    """Connects to a store, even if a service has it: a token is one row, which databases write safely."""
     from astray.core.errors import InUseError
     from astray.service.store import open_store
 
-    with suppress(InUseError):  # a service has it, and has done this
-        open_store(folder, url).close()  # makes it, or brings it up to date
+    with suppress(InUseError):  # a running service has already done this
+        open_store(folder, url).close()  # makes the store, or brings it up to date
     if url is not None:
         from astray.service.store.postgres import PostgresConnection
 

@@ -1,4 +1,4 @@
-"""``astray simulate``: a made city, whose people's trips are written to a file."""
+"""``astray simulate``: simulates a city, and writes the trips of its people to a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from astray.core.settings import Settings
 from astray.core.text import number_of
 
 AT_A_TIME = 20
-"""People who are simulated at a time, where no anomalies are injected."""
+"""People who are simulated at a time, if no anomalies are injected."""
 
 
 @o.with_settings("seed")
@@ -24,38 +24,44 @@ def command(
     settings: Settings,
     output: Annotated[
         Path,
-        Option("--output", "-o", metavar="FILE", help="Where the trips go: .parquet, .csv, .jsonl or .geojson."),
+        Option("--output", "-o", metavar="FILE", help="The file for the trips: .parquet, .csv, .jsonl or .geojson."),
     ],
     people: Annotated[int, Option("--people", min=1, help="How many people live in the city.")] = 20,
-    days: Annotated[int, Option("--days", min=1, help="For how many days. Each makes two to four trips a day.")] = 60,
+    days: Annotated[
+        int, Option("--days", min=1, help="How many days to simulate; each person makes two to four trips a day.")
+    ] = 60,
     new: Annotated[
         Path | None,
         Option(
             "--new",
             metavar="FILE",
-            help="Write the last part of everybody's trips here instead, to be scored; anomalies are only among them.",
+            help="Write the last part of everybody's trips to this file instead, to score them; only these have "
+            "anomalies.",
         ),
     ] = None,
-    new_share: Annotated[float, Option("--new-share", help="How large that part is.")] = 0.25,
+    new_share: Annotated[
+        float, Option("--new-share", help="The share of the trips that goes to the file of --new.")
+    ] = 0.25,
     inject: Annotated[
         list[str] | None,
         Option(
             "--inject",
             metavar="KIND,...",
-            help="Let trips go wrong: all, or some of agent-swap, detour, loiter, reversed, wrong-time, speeding, "
-            "new-destination. The truth is in the columns kind (of the trip) and anomalous (of each fix).",
+            help="Make trips go wrong: all kinds, or some of agent-swap, detour, loiter, reversed, wrong-time, "
+            "speeding, new-destination. The columns kind (of the trip) and anomalous (of each fix) hold the truth.",
             show_default=False,
         ),
     ] = None,
-    rate: Annotated[float, Option("--rate", help="Which share of the trips goes wrong.")] = 0.1,
+    rate: Annotated[float, Option("--rate", help="The share of the trips that goes wrong.")] = 0.1,
     fixes_every: Annotated[
         tuple[float, float], Option("--fixes-every", help="Shortest and longest typical seconds between two fixes.")
     ] = (2.0, 12.0),
 ) -> None:
-    """Make a city and write the trips of its people.
+    """Simulate a city and write the trips of its people.
 
-    They live, work, shop and visit, by ways of their own; some trips are improvised. With --inject some trips go wrong
-    in known ways, so that you can see what a model finds. The same seed makes the same city.
+    The people live, work, shop and visit, each by habitual ways; some trips are improvised. Writes a table with a row
+    for each fix: agent, trajectory, time, lat and lon. With --inject some trips go wrong in known ways, so that you can
+    see what a model finds. The same seed makes the same city.
 
     [b]Examples[/b]
 
@@ -77,7 +83,7 @@ def command(
     for target in (output, new):
         if target is not None:
             check_target(target)
-    # Somebody else's trip is among the anomalies, so everybody must be there.
+    # One kind of anomaly is a trip of somebody else, so everybody must be simulated together.
     size = people if kinds else AT_A_TIME
     trips = fixes = 0
     whose = "1 person" if people == 1 else f"{people:,} people"

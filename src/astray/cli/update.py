@@ -1,14 +1,14 @@
-"""``astray update``: go on learning."""
+"""``astray update``: learns from further trips."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from astray.cli import options as o
-from astray.cli.console import leaving_at_once, progress, say, say_suspected
+from astray.cli.console import learning, say, say_suspected
 from astray.cli.drift import Drift
 from astray.core.errors import AstrayError
 from astray.core.settings import LocalTime, Reading, Settings
@@ -25,26 +25,24 @@ def command(
     model: o.Model,
     file: Annotated[
         list[Path] | None,
-        Argument(metavar="[FILE]...", help="New trips, in any format that astray reads.", show_default=False),
+        Argument(metavar="FILE", help="New trips, in any format that astray reads.", show_default=False),
     ] = None,
     anomalous: Annotated[
         list[str] | None,
-        Option(
-            "--anomalous",
-            metavar="TRIP",
-            help="A trip, new or past, that proved anomalous: its name, or agent/name. The model forgets it if it had "
-            "learned it, and never learns from it again. May be repeated.",
-            show_default=False,
+        o.anomalous(
+            "A trip, new or past, that proved anomalous: its name, or agent/name. The model forgets it if it has "
+            "learned it, and never learns from it again."
         ),
     ] = None,
     output: o.NewModel = None,
     agent: o.OnlyAgent = None,
 ) -> None:
-    """Go on learning from further trips, but never from those that proved anomalous.
+    """Learn from further trips, but never from those that proved anomalous.
 
-    The model counts the trips: of its one agent, or of the agents that a fleet knows already. That takes a second; only
-    a model that learned its own reward (--preset kdd19) trains again. Give only trips that you know, or believe, to be
-    normal: what a model learns becomes normal.
+    The model counts the trips of its agent, or of the agents that a fleet knows already; astray enroll adds new agents.
+    Counting takes a second; only a model that learned its own reward (--preset kdd19) trains again. Give only trips
+    that you believe to be normal, because what a model learns becomes normal: the command warns you if the model would
+    have flagged some of them. The changed model replaces the old one, unless you give -o.
 
     [b]Examples[/b]
 
@@ -61,22 +59,19 @@ def command(
 
     detector = load(model)
     further: Trajectories | None = None
+    drift, before = Drift(detector, model, settings.quiet), detector.n_trips_
     if file:
         source = Source.of(file, settings, detector, agent)
         source.keep_from(output)
         further = source.load()
         source.say_left_out()
         refuse_unknown(detector, further)
-    names = anomalous or []
-    drift = Drift(detector, model, settings.quiet)
-    if further is not None:
         drift.look(further)
-    with leaving_at_once(), progress("learning", quiet=settings.quiet) as done:
-        detector.set_params(progress=lambda i, n, measures: done(i / max(n, 1)))
-        before = detector.n_trips_
-        detector.partial_fit(further, anomalous=names)
-        now = number_of(detector.n_trips_, "trip")
+    with learning("learning", quiet=settings.quiet) as progress:
+        detector.set_params(progress=progress)
+        detector.partial_fit(further, anomalous=anomalous or [])
     o.save(detector, model, output)
+    now = number_of(detector.n_trips_, "trip")
     say(f"learned from {now} now, {before:,} before; {len(detector.anomalous_):,} anomalous", quiet=settings.quiet)
     say_suspected(detector.suspects_, quiet=settings.quiet)
     drift.say(detector)

@@ -1,4 +1,4 @@
-"""``astray watch``: score live fixes, and raise alerts."""
+"""``astray watch``: scores live fixes, and raises alerts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def command(
         Path | None,
         o.output(
             "FILE",
-            "Append events to this file. With --state it holds each exactly once, however often the watch is killed "
-            "and started again on the same lines. By default they go to standard output.",
+            "Append the events to this file. With --state it holds each event exactly once, however often you kill the "
+            "watch and start it again on the same lines. By default events go to standard output.",
         ),
     ] = None,
     state: Annotated[
@@ -32,43 +32,48 @@ def command(
         Option(
             "--state",
             metavar="FILE",
-            help="Keep open trips and alerts here: killed and started on the same lines, it goes on where it was.",
+            help="Keep open trips and alerts in this file: started again on the same lines, the watch continues where "
+            "it was.",
             show_default=False,
         ),
     ] = None,
     scores: Annotated[
         float | None,
-        Option("--scores", metavar="SECONDS", help="Say an agent's running score every so often; 0 is at every fix."),
+        Option(
+            "--scores",
+            metavar="SECONDS",
+            help="Also write the score of an agent's trip so far, at most every this many seconds; 0 is at every fix.",
+        ),
     ] = None,
     max_agents: Annotated[
-        int, Option("--max-agents", min=1, help="Agents with open trips, at most: memory stays bounded.")
+        int, Option("--max-agents", min=1, help="The most agents with open trips, so that memory stays bounded.")
     ] = 10_000,
     max_late: Annotated[
-        float, Option("--max-late", min=0, help="Seconds that a fix may come late and still be put in its place.")
+        float, Option("--max-late", min=0, help="Wait this many seconds for late fixes, and put them in their place.")
     ] = 0.0,
     strangers: Annotated[
         bool | None,
         Option(
             "--strangers/--no-strangers",
-            help="Whether agents are scored that the model does not know; by default a fleet model does.",
+            help="Whether to score agents that the model does not know. By default a fleet model does.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Score live fixes from standard input, and raise alerts.
+    """Score live fixes from standard input, and write alerts as JSON lines.
 
-    Reads one fix a line as JSON, of any number of agents: {"agent": "ana", "time": 1372636858, "lat": 41.15, "lon":
-    -8.61}; times may be ISO 8601 text, and the names that tables use (uid, lng, timestamp, ...) are understood. Writes
-    one event a line as JSON: alerts that open and close, trips that end with their final score, scores if wanted,
-    faulty fixes, lines that were refused, agents that the model does not know, whose trips are all for review. Their
-    times are local, with the offset; the zone is named. The model never changes.
+    Reads one fix per line as JSON, of any number of agents: {"agent": "ana", "time": 1372636858, "lat": 41.15, "lon":
+    -8.61}. Times may be ISO 8601 text, and the names that tables use (uid, lng, timestamp, ...) are understood. Writes
+    one event per line as JSON: alerts that open and close, trips that end with their final score, scores with --scores,
+    faulty fixes, refused lines, and agents that the model does not know, whose trips are all for review. Times are
+    local, with the offset and the name of the zone. The model never changes.
 
     [b]Examples[/b]
 
       tail -f fixes.jsonl | astray watch me.astray
       [dim]# a score every minute; only alerts to the log[/dim]
       cat fixes.jsonl | astray watch fleet.astray --scores 60 | grep alert_opened
-      [dim]# survives a crash: give the same lines again[/dim]
+      [dim]# it survives a crash: give the same lines again[/dim]
       astray watch fleet.astray --state w.state -o events.jsonl < fixes.jsonl
     """
     from astray.cli.inputs import only_agent
@@ -95,5 +100,5 @@ def command(
         **settings.given(["eps", "gamma", "false_alarm_rate"]),
     )
     counts = {"fix": seen.fixes, "trip": seen.trips, "alert": seen.alerts, "line": seen.refused}
-    said = ", ".join(number_of(n, what) for what, n in counts.items())
-    say(f"{said} refused", quiet=settings.quiet)
+    words = ", ".join(number_of(n, what) for what, n in counts.items())
+    say(f"{words} refused", quiet=settings.quiet)

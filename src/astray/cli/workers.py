@@ -1,11 +1,13 @@
-"""The workers of a command, on the cores of this machine or on a cluster, and the progress that is shown."""
+"""The workers of a command, on the cores of this machine or on a cluster, and their progress."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from astray.cli.console import Advance, progress, say
 from astray.core.processes import cores
@@ -14,32 +16,55 @@ from astray.core.text import number_of
 from astray.jobs.cluster import connected
 from astray.jobs.work import Step, Watch, Workers
 
+if TYPE_CHECKING:
+    from astray.cli.inputs import Source
+    from astray.core.trajectories import Trajectories
+    from astray.jobs.slabs import Batch
+
 EVERY = 30.0
-"""Seconds between two accounts of what each worker has done."""
+"""Seconds between two reports of what each worker has done."""
 
 
 @contextmanager
 def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Workers, Watch]]:
-    """The workers, and a function that shows progress; where there is little to do, this process is the only worker."""
+    """Yields the workers, and a function that shows progress; for a ``few`` trips this process is the only worker."""
     with ExitStack() as stack:
         workers = Workers(1 if few else cores(settings.workers or -1))
         if settings.cluster is not None:
-            cluster = stack.enter_context(connected(settings.cluster))
-            workers = Workers(cluster.n_workers, cluster.executor)
+            workers = stack.enter_context(connected(settings.cluster))
         done = stack.enter_context(progress(what, quiet=settings.quiet))
         done_so_far = WorkDone(done)
-        told = time.monotonic()
+        reported = time.monotonic()
 
         def watch(step: Step) -> None:
-            nonlocal told
+            nonlocal reported
             done_so_far.add(step)
-            if settings.verbose and time.monotonic() - told > EVERY:
-                told = time.monotonic()
+            if settings.verbose and time.monotonic() - reported > EVERY:
+                reported = time.monotonic()
                 say(done_so_far.by_worker(), quiet=settings.quiet)
 
         yield workers, watch
         if settings.verbose:
             say(done_so_far.by_worker(), quiet=settings.quiet)
+
+
+def enrol(
+    model: Path, source: Source, part: tuple[int, int] | None, look: Callable[[Trajectories], None] | None = None
+) -> int:
+    """Counts the trips of a source for the fleet in a file, and returns their number; ``look`` sees them before."""
+    from astray.jobs.enrolment import enrolled
+    from astray.jobs.slabs import in_part
+
+    batches, few = source.weighed()
+
+    def looked_at() -> Iterator[Batch]:
+        for trips, share in in_part(batches, part):
+            if look is not None:
+                look(trips)
+            yield trips, share
+
+    with at_work(f"counting {source.name}", source.settings, few=few) as (workers, watch):
+        return enrolled(model.absolute(), looked_at(), workers, watch)
 
 
 class WorkDone:
@@ -62,17 +87,17 @@ class WorkDone:
         self._workers: dict[str, Counter[str]] = {}
 
     def add(self, step: Step) -> None:
-        """Count a job that was done, and show it."""
+        """Counts a finished job, and shows it."""
         self._agents.update(step.agents)
         self._fixes += step.fixes
-        if step.worker:  # else it was done by an earlier run
+        if step.worker:  # otherwise an earlier run did it
             mine = self._workers.setdefault(step.worker, Counter())
             mine.update(jobs=1, fixes=step.fixes, ms=round(1e3 * step.seconds))
         pace = self._fixes / max(time.monotonic() - self._began, 1e-3)
         self._advance(step.share, f"{number_of(len(self._agents), 'agent')}, {pace:,.0f} fixes/s")
 
     def by_worker(self) -> str:
-        """What each worker has done, a line each."""
+        """Returns a line for each worker that says what it has done."""
         lines = []
         for worker, did in sorted(self._workers.items()):
             pace = f"{did['fixes'] / max(did['ms'] / 1e3, 1e-3):,.0f} a second of processor time"

@@ -1,4 +1,4 @@
-"""A cluster of Dask's as an executor: where it may be, and what it says when it is lost."""
+"""A Dask cluster as an executor: which addresses are allowed, and the errors when it is lost."""
 
 from __future__ import annotations
 
@@ -7,36 +7,30 @@ import contextlib
 import ipaddress
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from astray.core.errors import AstrayError
+from astray.jobs.work import Workers
 
-ANSWER_SECONDS = 10.0  # for which a scheduler is waited for
-
-
-class Cluster(NamedTuple):
-    """An executor that is connected to a scheduler, and how many workers that had at first."""
-
-    executor: Executor
-    n_workers: int
+ANSWER_SECONDS = 10.0  # to wait for an answer of the scheduler
 
 
 class SchedulerLost(Exception):
-    """A job whose result does not come any more."""
+    """Raised for a job whose result is lost with the scheduler."""
 
 
 class Jobs(Executor):
-    """An executor of a client's.
+    """An executor for a Dask client.
 
-    Dask has one of its own, whose future waits for ever if the scheduler is lost while its result is fetched.
+    The futures of Dask's own executor wait for ever if the scheduler is lost while a result is fetched.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A job for any worker; its future fails with :class:`SchedulerLost` if nobody can say any more how it went."""
+        """Gives a job to any worker; its future fails with :class:`SchedulerLost` if the scheduler is lost."""
         found: Future[Any] = Future()
         try:
             job = self.client.submit(fn, *args, pure=False, **kwargs)
@@ -48,7 +42,7 @@ class Jobs(Executor):
         return found
 
     async def _pass_on(self, job: Any, found: Future[Any]) -> None:
-        """Wait for a job, and let its future know."""
+        """Waits for a job, and passes its outcome to its future."""
         result: asyncio.Future[Any] = asyncio.ensure_future(job.result())
         while not result.done() and self._connected():
             await asyncio.wait([result], timeout=ANSWER_SECONDS)
@@ -58,21 +52,21 @@ class Jobs(Executor):
             return
         if not isinstance(outcome, BaseException):
             found.set_result(outcome)
-        elif job.status == "error":  # in the job itself
+        elif job.status == "error":  # the job itself raised it
             found.set_exception(outcome)
         else:
             found.set_exception(SchedulerLost(repr(outcome)))
 
     def _connected(self) -> bool:
-        """Whether there is a connection, or one may come back."""
+        """Returns True if there is a connection, or one may come back."""
         return self.client.status in ("running", "connecting")
 
 
 def check_address(address: str) -> None:
-    """Refuse an address where trips, or the programs that workers run, could be read or sent by anybody.
+    """Refuses an address on which strangers could read the trips or run programs on the workers.
 
-    Dask sends pickled objects. Over plain TCP nobody proves who they are, and whoever reaches the port can run
-    programs: so it must be TLS, or stay on this machine.
+    Dask sends pickled objects. Over plain TCP it does not authenticate anybody, so whoever reaches the port can run
+    programs. The address must be of TLS, or of this machine.
 
     >>> check_address("tls://scheduler.example:8786"), check_address("tcp://127.0.0.1:8786")
     (None, None)
@@ -99,7 +93,7 @@ def check_address(address: str) -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Returns True if a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -107,11 +101,11 @@ def _is_here(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[Cluster]:
-    """An executor whose jobs are done by the workers of a scheduler.
+def connected(address: str) -> Iterator[Workers]:
+    """Connects to a scheduler and yields its workers, with an executor that gives them jobs.
 
-    A job whose worker is lost is given to another one. If the scheduler is lost, so are the jobs under way: then, and
-    if there is none, :class:`~astray.core.errors.AstrayError` is raised.
+    If a worker is lost, another one gets its job. If the scheduler is lost or does not answer, raises
+    :class:`~astray.core.errors.AstrayError`.
     """
     check_address(address)
     try:
@@ -138,7 +132,7 @@ def connected(address: str) -> Iterator[Cluster]:
             raise AstrayError("the scheduler has no workers", place=address, remedy=remedy)
         for worker in workers:
             check_address(worker)
-        yield Cluster(Jobs(client), len(workers))
+        yield Workers(len(workers), Jobs(client))
     except (SchedulerLost, CommClosedError, KilledWorker, TimeoutError) as error:
         many = "workers were lost, each time with the same job, perhaps because memory ran out"
         raise AstrayError(

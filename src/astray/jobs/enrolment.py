@@ -1,44 +1,47 @@
-"""Enrolling jobs: processes count trips some agents at a time, and the rows that come back are written here."""
+"""Enrolling jobs: processes count the trips of some agents at a time, and this one writes the rows they return."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from astray.core.processes import Drain, spread
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector, load
-from astray.jobs.slabs import Batch, agents_together, by_hash, slabs
+from astray.jobs.slabs import Batch, agent_by_agent, slabs
 from astray.jobs.work import HERE, Step, Timed, Watch, Workers, keep_memory, unwatched
 from astray.model.file import ModelFile
 from astray.model.store import Row, shard_of
+from astray.scoring.scores import chunks
 
 HELD_BYTES = 64 << 20
-"""Rows of agents that are written together, about."""
+"""Bytes of rows that are written together, about."""
 
 MEASURED_TRIPS = 5_000
 """Trips of the agents that one job measures, about; an agent that keeps more is a job of its own."""
 
+Change = tuple[str, Row | None, bytes | None]
+"""An agent, its new row (None removes it), and the checksum that the agent had before."""
+
 
 class Rows(NamedTuple):
-    """What an enrolling job gives: rows of agents with the checksums they had before, to be written.
+    """What an enrolling job returns."""
 
-    ``unmeasured`` are those among the job's agents whose trips were counted, but are still to be measured.
-    """
-
-    rows: list[tuple[str, Row | None, bytes | None]]
-    counted: int
-    unmeasured: list[str]
+    rows: list[Change]
+    counted: int  # trips
+    unmeasured: list[str]  # agents whose trips are counted but not measured yet
 
 
 @dataclass(frozen=True, eq=False)
 class Enrolling:
-    """A job: count trips of these agents, if there are any, and if no more are to come, measure the agents."""
+    """A job: count the trips of these agents, if any, and ``measure`` the agents if these trips are their last."""
 
     agents: list[str]
     trips: Trajectories | None = None
@@ -47,13 +50,13 @@ class Enrolling:
 
 @dataclass
 class Enroller:
-    """Counts trips for a fleet, or measures agents whose trips were counted; the fleet's file is only read."""
+    """Counts trips for the fleet in a file, and measures agents; it only reads the file."""
 
     model: Path
 
     @cached_property
     def fleet(self) -> Detector:
-        """The fleet."""
+        """The fleet, loaded by each process when its first job comes."""
         keep_memory()
         return load(self.model)
 
@@ -61,7 +64,7 @@ class Enroller:
         return Enroller, (self.model,)
 
     def __call__(self, job: Enrolling) -> Rows:
-        """The rows of the agents of a job."""
+        """Does a job, and returns the rows of its agents."""
         memories = self.fleet.world_.memories
         try:
             counted = 0 if job.trips is None else self.fleet.enroll(job.trips)
@@ -77,82 +80,52 @@ class Enroller:
 
 
 def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, watch: Watch = unwatched) -> int:
-    """Count trips for the fleet in a file; gives how many were counted.
+    """Counts trips for the fleet in a file, writes the rows of finished jobs on the way, returns the number of trips.
 
-    The rows of finished jobs are written on the way. An agent is measured once, with the last slab; those who have no
-    trips in it afterwards, so that until then their trips are measured anew whenever they are asked for.
+    Each agent is measured once: with the last slab, or after it if the agent has no trips there. Until then the fleet
+    measures its trips whenever they are needed.
     """
     file = ModelFile.open(model)
-    given: deque[tuple[Enrolling, float]] = deque()  # with the share that is done then
-    waiting: set[str] = set()
-    held = _Held(file)
+    given: deque[tuple[Enrolling, float]] = deque()  # jobs, and the share of all work that is done with each
+    unmeasured: set[str] = set()
+    held: list[Change] = []  # rows to write together
+
+    def write() -> None:
+        if held:
+            with file.changing() as change:
+                for row in held:
+                    change.put(*row)
+            held.clear()
 
     def tasks() -> Iterator[Enrolling | Drain]:
         before = 0.0
         for trips, share, is_last in slabs(batches):
-            order = by_hash(trips)
-            pieces = agents_together(trips, order)
-            for k, piece in enumerate(pieces, start=1):
-                some = trips[order[piece]]
+            pieces = agent_by_agent(trips)
+            for k, positions in enumerate(pieces, start=1):
+                some = trips[positions]
                 job = Enrolling(some.agents, some, is_last)
                 given.append((job, before + (share - before) * k / len(pieces)))
                 yield job
             before = share
             yield Drain()
-            held.write()  # the next slab begins with what this one has counted
-        for some_agents in _of_about(sorted(waiting, key=lambda agent: (shard_of(agent), agent)), file):
-            given.append((Enrolling(some_agents), 1.0))
+            write()  # the next slab begins with what this one has counted
+        agents = sorted(unmeasured, key=lambda agent: (shard_of(agent), agent))
+        n_trips = np.array([entry.trips if (entry := file.entry(agent)) else 0 for agent in agents], np.int64)
+        for some_agents in chunks(n_trips, MEASURED_TRIPS):
+            given.append((Enrolling(agents[some_agents]), 1.0))
             yield given[-1][0]
 
     counted = 0
     with closing(spread(Timed(Enroller(model)), tasks(), workers.n, executor=workers.executor)) as results:
-        for (rows, n, unmeasured), worker, seconds in results:
+        for (rows, n, still_unmeasured), worker, seconds in results:
             job, share = given.popleft()
             counted += n
-            waiting.difference_update(job.agents)
-            waiting.update(unmeasured)
-            held.add(rows)
+            unmeasured.difference_update(job.agents)
+            unmeasured.update(still_unmeasured)
+            held += rows
+            if sum(len(row.data) for _, row, _ in held if row is not None) > HELD_BYTES:
+                write()
             watch(Step(share, job.agents, 0 if job.trips is None else job.trips.n_rows, worker, seconds))
-    held.write()
+    write()
     file.close()
     return counted
-
-
-class _Held:
-    """Rows that are written together."""
-
-    def __init__(self, file: ModelFile) -> None:
-        self._file = file
-        self._rows: list[tuple[str, Row | None, bytes | None]] = []
-        self._bytes = 0
-
-    def add(self, rows: list[tuple[str, Row | None, bytes | None]]) -> None:
-        """Hold some more, or write what is held if that is much."""
-        self._rows += rows
-        self._bytes += sum(len(row.data) for _, row, _ in rows if row is not None)
-        if self._bytes > HELD_BYTES:
-            self.write()
-
-    def write(self) -> None:
-        """Write what is held, all at once."""
-        if self._rows:
-            with self._file.changing() as change:
-                for row in self._rows:
-                    change.put(*row)
-            self._rows, self._bytes = [], 0
-
-
-def _of_about(agents: Sequence[str], file: ModelFile) -> Iterator[list[str]]:
-    """Agents, some at a time, with about so many trips as one job measures."""
-    some: list[str] = []
-    trips = 0
-    for agent in agents:
-        entry = file.entry(agent)
-        n = 0 if entry is None else entry.trips
-        if some and trips + n > MEASURED_TRIPS:
-            yield some
-            some, trips = [], 0
-        some.append(agent)
-        trips += n
-    if some:
-        yield some

@@ -1,4 +1,4 @@
-"""Scoring jobs: trips go to processes some agents at a time, and tables come back in the order of the trips."""
+"""Scoring jobs: processes score the trips of some agents at a time; the tables come in the order of the trips."""
 
 from __future__ import annotations
 
@@ -23,18 +23,15 @@ from astray.core.processes import spread
 from astray.core.settings import Settings
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector, load
-from astray.jobs.slabs import Batch, Slab, agents_together, by_hash, slabs
-from astray.jobs.work import HERE, Done, Result, Step, Timed, Watch, Workers, keep_memory, unwatched
+from astray.jobs.slabs import Batch, Slab, agent_by_agent, slabs
+from astray.jobs.work import HERE, Done, Step, Timed, Watch, Workers, keep_memory, unwatched
 
 Array = NDArray[Any]
 
 
 @dataclass
 class Scorer:
-    """Scores trips, or with ``fixes`` every fix of them, by the model in a file and the settings that were given.
-
-    The model is loaded when the first trips come, by each process itself; the training library is never needed.
-    """
+    """Scores trips, or with ``fixes`` every fix of them, by the model in a file and the settings that were given."""
 
     model: Path
     settings: Settings
@@ -42,7 +39,7 @@ class Scorer:
 
     @cached_property
     def detector(self) -> Detector:
-        """The model."""
+        """The model, loaded by each process when its first job comes."""
         keep_memory()
         return load(self.model).set_params(**self.settings.given(["min_history", "time_zone"]))
 
@@ -50,22 +47,22 @@ class Scorer:
         return Scorer, (self.model, self.settings, self.fixes)
 
     def __call__(self, trips: Trajectories) -> pl.DataFrame:
-        """The table of some trips."""
+        """Returns the table of some trips."""
         if self.fixes:
             return self.detector.score_fixes(trips)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnknownAgentWarning)  # they are named at the end, all at once
+            warnings.simplefilter("ignore", UnknownAgentWarning)  # the command names them at the end, all at once
             return self.detector.score(trips, **self.settings.given(["eps", "gamma", "false_alarm_rate"]))
 
 
 class _Scoring(NamedTuple):
-    """Some trips of a slab that are scored by one job."""
+    """A job: some trips of a slab."""
 
     slab: Slab
     positions: Array  # in the slab
     share: float
     is_last: bool  # of its slab
-    kept: Path | None  # where its table is kept until everything is done
+    kept: Path | None  # where its table is kept until the run is finished
 
 
 def scored(
@@ -75,16 +72,11 @@ def scored(
     watch: Watch = unwatched,
     unfinished: Path | None = None,
 ) -> Generator[tuple[pl.DataFrame, Trajectories], None, None]:
-    """The tables of all trips, in their order, with the trips; close it, so that no process outlives an error.
+    """Yields the tables of all trips, in their order, with the trips; close it, so that no process outlives an error.
 
-    Trips of a fleet go to the processes agent by agent, so that what is known of an agent is read once for many of
-    them; the tables are in the order of the trips all the same.
-
-    Parameters
-    ----------
-    unfinished
-        A folder where the tables of jobs are kept, for another run if this one is killed; see
-        :func:`~astray.jobs.work.unfinished_work`.
+    Trips of a fleet go to the processes agent by agent, so that a process reads the memory of an agent once for many of
+    its trips. The folder ``unfinished`` keeps the tables of jobs, for another run if this one is killed; see
+    :func:`~astray.jobs.work.unfinished_work`.
     """
     fleet = not scorer.detector.is_one
     given: deque[_Scoring] = deque()
@@ -93,14 +85,13 @@ def scored(
         before = 0.0
         for slab in slabs(batches) if fleet else (Slab(trips, share, False) for trips, share in batches):
             trips, share, _ = slab
-            order = by_hash(trips) if fleet else np.arange(len(trips))
-            pieces = agents_together(trips, order) if fleet else [slice(0, len(trips))]
-            for k, piece in enumerate(pieces, start=1):
-                some = trips[order[piece]] if fleet else trips
-                kept = None if unfinished is None else unfinished / f"{_told_apart(some)}.arrow"
+            pieces = agent_by_agent(trips) if fleet else [np.arange(len(trips))]
+            for k, positions in enumerate(pieces, start=1):
+                some = trips[positions] if fleet else trips
+                kept = None if unfinished is None else unfinished / f"{_digest(some)}.arrow"
                 come = before + (share - before) * k / len(pieces)
-                given.append(_Scoring(slab, order[piece], come, k == len(pieces), kept))
-                yield some if kept is None or not kept.exists() else _known(Done(pl.read_ipc(kept), "", 0.0))
+                given.append(_Scoring(slab, positions, come, k == len(pieces), kept))
+                yield some if kept is None or not kept.exists() else _done(pl.read_ipc(kept))
             before = share
 
     held: list[tuple[Array, pl.DataFrame]] = []
@@ -119,7 +110,7 @@ def scored(
 
 
 def _in_order(parts: list[tuple[Array, pl.DataFrame]], trips: Trajectories, fixes: bool) -> pl.DataFrame:
-    """The tables of parts of a slab as one, in the order of its trips."""
+    """Concatenates the tables of the parts of a slab, in the order of its trips."""
     position = np.concatenate([positions for positions, _ in parts])
     whole = pl.concat([table for _, table in parts])
     at = np.repeat(position, trips.lengths[position]) if fixes else position
@@ -132,15 +123,15 @@ def _keep(table: pl.DataFrame, path: Path) -> None:
         table.write_ipc(file)
 
 
-def _known(result: Result) -> Future[Result]:
-    """A task that needs not be done."""
-    future: Future[Result] = Future()
-    future.set_result(result)
+def _done(table: pl.DataFrame) -> Future[Done[pl.DataFrame]]:
+    """Returns the future of a job that an earlier run has done."""
+    future: Future[Done[pl.DataFrame]] = Future()
+    future.set_result(Done(table, "", 0.0))
     return future
 
 
-def _told_apart(trips: Trajectories) -> str:
-    """What tells some trips from all others."""
+def _digest(trips: Trajectories) -> str:
+    """Returns a digest of some trips."""
     digest = hashlib.blake2b(digest_size=16)
     for values in (trips.lengths, *trips.columns.values()):
         digest.update(np.ascontiguousarray(values).tobytes())

@@ -1,8 +1,9 @@
-"""Which trips a job has: those of one part of the agents, sorted by agent, some agents at a time; or of a sample."""
+"""Selects the trips of a job: those of a part of the agents, sorted by agent; or of a sample of agents."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,40 +17,44 @@ from astray.scoring.scores import chunks
 Array = NDArray[Any]
 
 Batch = tuple[Trajectories, float]
-"""Some trips, and which share of everything had been read when they came."""
+"""Some trips, and the share of all data that had been read with them."""
 
 SLAB_FIXES = 8_000_000
-"""Fixes of a fleet's trips that are sorted by agent together: what is known of an agent is then read once for many."""
+"""Fixes of a fleet's trips that are sorted by agent together: more make jobs read fewer memories twice."""
 
 AT_A_TIME = 100_000
-"""Fixes of a fleet's trips, about, that a job has."""
+"""Fixes of a fleet's trips in one job, about."""
 
 
 def part_of(agent: str, n: int) -> int:
-    """Which of ``n`` parts, from 1 on, an agent belongs to; the same in every process and on every machine.
+    """Returns the part, from 1 to ``n``, that an agent belongs to; the same in every process and on every machine.
 
     >>> [part_of(agent, 4) for agent in ("ana", "bob", "cem")]
     [2, 1, 4]
     """
-    told = hashlib.blake2b(agent.encode(), digest_size=8).digest()
-    return 1 + int.from_bytes(told, "little") % n
+    return 1 + _hash_of(agent) % n
+
+
+def _hash_of(agent: str, key: bytes = b"") -> int:
+    return int.from_bytes(hashlib.blake2b(agent.encode(), digest_size=8, key=key).digest(), "little")
 
 
 def in_part(batches: Iterable[Batch], part: tuple[int, int] | None) -> Iterator[Batch]:
-    """The trips of those agents that belong to a part (number, of how many): by a hash of the agent's name."""
+    """Yields the trips of those agents that belong to a part (number, of how many); all trips if ``part`` is None."""
     for trips, share in batches:
-        if part is None:
-            yield trips, share
-            continue
-        number, n = part
-        mine = {agent: part_of(agent, n) == number for agent in trips.agents}
-        chosen = trips[np.array([mine[agent] for agent in trips.agent_ids.tolist()], bool)]
+        chosen = trips if part is None else _of_agents(trips, lambda agent: part_of(agent, part[1]) == part[0])
         if len(chosen):
             yield chosen, share
 
 
+def _of_agents(trips: Trajectories, wanted: Callable[[str], bool]) -> Trajectories:
+    """Returns the trips of the agents for which ``wanted`` returns True."""
+    mine = {agent: wanted(agent) for agent in trips.agents}
+    return trips[np.array([mine[agent] for agent in trips.agent_ids.tolist()], bool)]
+
+
 class Slab(NamedTuple):
-    """Trips that are sorted by agent together."""
+    """A group of trips that is sorted by agent."""
 
     trips: Trajectories
     share: float
@@ -57,11 +62,11 @@ class Slab(NamedTuple):
 
 
 def slabs(batches: Iterable[Batch]) -> Iterator[Slab]:
-    """Batches put together until they have :data:`SLAB_FIXES` fixes."""
+    """Concatenates batches until they have :data:`SLAB_FIXES` fixes."""
     held: list[Trajectories] = []
     n, share = 0, 0.0
     for trips, now in batches:
-        if n >= SLAB_FIXES:  # and there is something after it
+        if n >= SLAB_FIXES:  # and this is not the last batch
             yield Slab(Trajectories.concat(held), share, False)
             held, n = [], 0
         held.append(trips)
@@ -70,70 +75,64 @@ def slabs(batches: Iterable[Batch]) -> Iterator[Slab]:
         yield Slab(Trajectories.concat(held), share, True)
 
 
-def by_hash(trips: Trajectories) -> NDArray[np.int64]:
-    """The order in which the trips of each agent stand together, agents by a hash of their names."""
+def agent_by_agent(trips: Trajectories) -> list[NDArray[np.int64]]:
+    """Returns the positions of the trips of each job: those of some agents, agents in the order of their hash."""
     agents, agent = np.unique(trips.agent_ids, return_inverse=True)
     shard = np.array([shard_of(name) for name in agents.tolist()], np.int64)
-    return np.lexsort((agent, shard[agent]))
-
-
-def agents_together(trips: Trajectories, order: Array) -> list[slice]:
-    """Pieces of trips in an order agent by agent, none of which ends within an agent."""
-    ids, lengths = trips.agent_ids[order], trips.lengths[order]
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    stops = [*starts[1:].tolist(), len(ids)]
-    pieces = chunks(np.add.reduceat(lengths, starts), AT_A_TIME)
-    return [slice(int(starts[some.start]), stops[some.stop - 1]) for some in pieces]
+    order = np.lexsort((agent, shard[agent]))
+    starts = np.flatnonzero(np.diff(agent[order], prepend=-1))
+    stops = np.append(starts[1:], len(order))
+    sizes = np.add.reduceat(trips.lengths[order], starts)
+    return [order[starts[some.start] : stops[some.stop - 1]] for some in chunks(sizes, AT_A_TIME)]
 
 
 def sampled(
     batches: Iterable[Batch], seed: int, fixes: int | None = None, watch: Callable[[float], None] = lambda share: None
 ) -> tuple[Trajectories, bool]:
-    """The trips of some agents, and whether these are all: as many agents as have at most so many fixes together.
+    """Returns the trips of as many agents as have at most ``fixes`` fixes together, and whether these are all agents.
 
-    They are those with the lowest hashes of the seed and their names. So it does not matter in which order the trips
-    come, and samples of parts have the sample of the whole in them.
+    The agents are those with the lowest hashes of the seed and their names. So the order of the trips does not matter,
+    and the samples of all parts contain the sample of the whole.
     """
     most = fixes or SLAB_FIXES
+    key = seed.to_bytes(16, "little")
     held: list[Trajectories] = []
-    bound, n = 1 << 64, 0
-    hashes: dict[str, int] = {}
-
-    def below(trips: Trajectories) -> Trajectories:
-        for agent in trips.agents:
-            hashes.setdefault(agent, _seeded(agent, seed))
-        return trips[np.array([hashes[agent] < bound for agent in trips.agent_ids.tolist()], bool)]
-
-    def thinned() -> int:
-        """The hash from which on agents are too many."""
-        sizes: dict[str, int] = {}
-        for trips in held:
-            for agent, size in zip(trips.agent_ids.tolist(), trips.lengths.tolist(), strict=True):
-                sizes[agent] = sizes.get(agent, 0) + size
-        total = 0
-        for k, agent in enumerate(sorted(sizes, key=hashes.__getitem__)):
-            total += sizes[agent]
-            if total > most and k:  # somebody is learned from, however many trips that are
-                return hashes[agent]
-        return bound
+    bound, n = EVERYBODY, 0
 
     def thin() -> None:
-        nonlocal bound, held, n, hashes
-        bound = thinned()
-        held = [some for some in map(below, held) if len(some)]
+        nonlocal bound, held, n
+        bound = min(bound, _bound(held, most, key))
+        held = [some for trips in held if len(some := _below(bound, trips, key))]
         n = sum(trips.n_rows for trips in held)
-        hashes = {agent: number for agent, number in hashes.items() if number < bound}
 
     for batch, share in batches:
         watch(share)
-        held.append(below(batch))
+        held.append(_below(bound, batch, key))
         n += held[-1].n_rows
         if n > most * 5 // 4:
             thin()
     thin()
-    return Trajectories.concat(held), bound == 1 << 64
+    return Trajectories.concat(held), bound == EVERYBODY
 
 
-def _seeded(agent: str, seed: int) -> int:
-    told = hashlib.blake2b(agent.encode(), digest_size=8, key=seed.to_bytes(16, "little")).digest()
-    return int.from_bytes(told, "little")
+EVERYBODY = 1 << 64
+"""Above the hash of every agent."""
+
+
+def _below(bound: int, trips: Trajectories, key: bytes) -> Trajectories:
+    """Returns the trips of the agents whose hash is below a bound."""
+    return trips if bound == EVERYBODY else _of_agents(trips, lambda agent: _hash_of(agent, key) < bound)
+
+
+def _bound(held: Iterable[Trajectories], most: int, key: bytes) -> int:
+    """Returns the hash of the first agent with which there are more than ``most`` fixes; never of the very first."""
+    sizes: Counter[str] = Counter()
+    for trips in held:
+        for agent, size in zip(trips.agent_ids.tolist(), trips.lengths.tolist(), strict=True):
+            sizes[agent] += size
+    total = 0
+    for k, (number, size) in enumerate(sorted((_hash_of(agent, key), size) for agent, size in sizes.items())):
+        total += size
+        if total > most and k:
+            return number
+    return EVERYBODY

@@ -1,4 +1,4 @@
-"""Workers, reports of finished jobs, and what a run that was killed leaves for the next."""
+"""Workers, reports of finished jobs, and the unfinished work that a killed run leaves for the next."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 KEPT_BYTES = 128 << 20
-"""Memory that a process keeps for the next job, when that of the last one is no longer used."""
+"""Free memory that a process keeps for the next job."""
 
 
 class Workers(NamedTuple):
-    """Where jobs run: in ``n`` processes of this machine, or in an executor that has about so many."""
+    """Where jobs run: in ``n`` processes of this machine, or in an executor with about ``n`` workers."""
 
     n: int = 1
     executor: Executor | None = None
@@ -35,24 +35,24 @@ HERE = Workers()
 
 
 class Step(NamedTuple):
-    """A job that was done, for the display of progress."""
+    """A finished job, for the display of progress."""
 
-    share: float  # of everything that is done with it
+    share: float  # of all work, that is done with this job
     agents: Sequence[str]
     fixes: int
     worker: str
     seconds: float  # of processor time
 
 
-Watch = Callable[[Step], None]
+Watch = Callable[[Step], object]
 
 
 def unwatched(step: Step) -> None:
-    """Show no progress."""
+    """Shows no progress."""
 
 
 class Done(NamedTuple, Generic[Result]):
-    """What a job gave, who did it, and in which time."""
+    """The result of a job, the worker that did it, and its processor time."""
 
     result: Result
     worker: str
@@ -61,12 +61,12 @@ class Done(NamedTuple, Generic[Result]):
 
 @dataclass
 class Timed(Generic[Task, Result]):
-    """Work with the name of the process that did it, and the time that it took."""
+    """Does jobs, and returns each result with the name of the worker and the processor time."""
 
     work: Callable[[Task], Result]
 
     def __call__(self, task: Task) -> Done[Result]:
-        """Do a task."""
+        """Does a job."""
         began = time.process_time()
         result = self.work(task)
         return Done(result, f"{platform.node()}:{os.getpid()}", time.process_time() - began)
@@ -74,10 +74,10 @@ class Timed(Generic[Task, Result]):
 
 @contextlib.contextmanager
 def unfinished_work(output: Path, inputs: Iterable[Path], *settings: object) -> Iterator[Path]:
-    """Where work for an output is kept until it is finished: a hidden file or folder beside it, gone if all went well.
+    """Yields the path of a hidden file or folder beside an output, for unfinished work; removes it if all went well.
 
-    Another run from the same inputs, with the same settings, gets the same one, and goes on with it. What runs from
-    others have left for this output is removed.
+    Another run with the same inputs and settings gets the same path, and continues the work. Removes what runs with
+    other inputs or settings have left for this output.
     """
     seen = [(str(path), stat.st_size, stat.st_mtime_ns) for path in inputs for stat in [path.stat()]]
     name = hashlib.blake2b(repr((seen, settings)).encode(), digest_size=6).hexdigest()
@@ -97,10 +97,10 @@ def _remove(path: Path) -> None:
 
 
 def keep_memory() -> None:
-    """Let the C library keep what is no longer used: every job needs as much again.
+    """Makes the C library keep freed memory, because every job needs as much again.
 
-    By default glibc may give it back after each chunk and ask for it anew, page by page, which takes up to a tenth of
-    the time. Other libraries know nothing of this (mallopt), and are left as they are.
+    By default glibc may return it after each chunk and request it again page by page, which takes up to a tenth of the
+    time. Other C libraries have no ``mallopt``, and are left as they are.
     """
     trim_threshold, mmap_threshold = -1, -3
     with contextlib.suppress(AttributeError, OSError, TypeError):

@@ -1,6 +1,6 @@
 """The pure step of one agent: state and inputs in, state and events out.
 
-``advance`` holds nothing between two calls: all that an agent's stream needs is in its state, as versioned bytes. The
+``advance`` keeps nothing between two calls: the state, as versioned bytes, holds all that an agent's stream needs. The
 same inputs give the same bytes and the same events, however they are cut into calls, so any stream engine can run it.
 ``astray watch`` and the service run the same :class:`~astray.runtime.agent_stream.AgentStream` and keep it in memory.
 """
@@ -38,12 +38,12 @@ class Fix(NamedTuple):
     time: float
     lat: float
     lon: float
-    trip: str = ""  # the name of its trip, where the sender knows it
+    trip: str = ""  # the name of its trip, if the sender knows it
     destination: Place | None = None  # where the trip is meant to end (lat, lon), if that is known
 
 
 class Tick(NamedTuple):
-    """An input: the clock. It ends the trip of an agent that has been silent for long."""
+    """An input: the time. It ends the trip of an agent that has been silent for long."""
 
     time: float
 
@@ -62,16 +62,16 @@ Output = FixScored | AlertOpened | AlertClosed | TripFinished | Question
 def advance(
     model: Detector, agent: str, state: bytes, inputs: Iterable[Fix | Tick], *, learn: bool = True
 ) -> tuple[bytes, tuple[Output, ...]]:
-    """Takes in some fixes and clock ticks of one agent, in order, and returns its new state and what happened.
+    """Takes in fixes and clock ticks of one agent, in order, and returns its new state and what happened.
 
     Parameters
     ----------
     model
         A fitted detector of GPS trips; it is only read.
     agent
-        Whose inputs these are.
+        The agent that the inputs are about.
     state
-        What the last call returned; empty bytes at first: then the agent is known as the model knows it.
+        What the last call returned. Empty bytes at first: then the agent's memory is that of the model.
     inputs
         Fixes and ticks in the order of time. A fix that is older than the last one is reported as late.
     learn
@@ -90,22 +90,43 @@ def advance(
     >>> [type(output).__name__ for output in outputs]
     ['TripFinished']
     """
-    found = _Resumed(model, agent, state, learn)
+    stream = _ResumedStream(model, agent, state, learn)
     for one in inputs:
         if isinstance(one, Tick):
-            if found.stream.silent_since(one.time):
-                found.stream.close("gap")
-        elif found.stream.is_late(one.time):
-            found.outputs += [FixScored(score) for score in found.stream.push(one[:3], one.trip, one.destination)]
+            if stream.silent_since(one.time):
+                stream.close("gap")
+        elif stream.is_late(one.time):
+            stream.outputs += [FixScored(score) for score in stream.push(one[:3], one.trip, one.destination)]
         else:
-            found.stream.take(*one)
-    return found.state(), tuple(found.outputs)
+            stream.take(*one)
+    return stream.to_bytes(), tuple(stream.outputs)
 
 
-class _Stream(AgentStream):
-    """A stream that keeps the fixes of its open trip, to learn from them when it is over."""
+class _ResumedStream(AgentStream):
+    """A stream that is made from a state; it keeps the fixes of its open trip and learns from them when it is over."""
 
-    log: list[tuple[float, float, float]]
+    def __init__(self, model: Detector, agent: str, state: bytes, learn: bool) -> None:
+        world = model.fitted
+        if not isinstance(world, GpsTrips):
+            raise DataError("only a model with the shared reward of GPS trips advances", remedy="use Detector.open")
+        self.name = world.name_of(agent)
+        self.outputs: list[Output] = []
+        self.log: list[tuple[float, ...]] = []  # the fixes of the open trip
+        self.learns = learn and not (world.is_one and agent != self.name)
+        memory, session = world.memories.get(self.name), None
+        if state:
+            held = unpack(state, f"the state of {agent!r}")
+            if held.kind != KIND or held.value("version", int) != VERSION or held.value("agent", str) != agent:
+                raise DataError(f"not a state of {agent!r} that this astray wrote", remedy="begin with an empty one")
+            data = held.array("memory", np.uint8, None).tobytes()
+            memory = world.memories.codec.unpack(data) if data else None
+            session = Snapshot(held.array("session", np.float64, None, unbounded=True))
+            self.log = [tuple(fix) for fix in held.array("log", np.float64, None, 3).tolist()]
+        copied = copy.copy(model)
+        copied.world_ = self.world = world.alone(self.name, memory).with_parameters(copied)
+        super().__init__(copied, agent, self._take, least_history=float(model.min_history), score_steps=False)
+        if session is not None:
+            self.restore(session)
 
     def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
         if self._open is None:
@@ -117,48 +138,12 @@ class _Stream(AgentStream):
         """Returns True if a newer fix is settled already."""
         return self._settled is not None and time < self._settled
 
-    def fixes_of(self, trip: TripScore) -> Trajectories:
-        """Returns the fixes of a trip that is over, and forgets them."""
-        rows = np.array([fix for fix in self.log if trip.start <= fix[0] <= trip.end])
-        self.log = [fix for fix in self.log if fix[0] >= trip.end]
-        return Trajectories.from_fixes(
-            time=rows[:, 0], lat=rows[:, 1], lon=rows[:, 2], agent=trip.agent, trajectory=trip.trip
-        )
-
-
-class _Resumed:
-    """A stream that was made of a state."""
-
-    def __init__(self, model: Detector, agent: str, state: bytes, learn: bool) -> None:
-        world = model.fitted
-        if not isinstance(world, GpsTrips):
-            raise DataError("only a model with the shared reward of GPS trips advances", remedy="use Detector.open")
-        name = world.name_of(agent)
-        memory, session, log = world.memories.get(name), None, np.zeros((0, 3))
-        if state:
-            held = unpack(state, f"the state of {agent!r}")
-            if held.kind != KIND or held.value("version", int) != VERSION or held.value("agent", str) != agent:
-                raise DataError(f"not a state of {agent!r} that this astray wrote", remedy="begin with an empty one")
-            data = held.array("memory", np.uint8, None).tobytes()
-            memory = world.memories.codec.unpack(data) if data else None
-            session = Snapshot(held.array("session", np.float64, None, unbounded=True))
-            log = held.array("log", np.float64, None, 3)
-        self.agent, self.name, self.outputs = agent, name, list[Output]()
-        self.learns = learn and not (world.is_one and agent != name)
-        self.world = world.alone(name, memory)
-        detector = copy.copy(model)
-        detector.world_ = self.world
-        self.world = detector.fitted  # type: ignore[assignment]
-        self.stream = _Stream(detector, agent, self._take, least_history=float(model.min_history), score_steps=False)
-        self.stream.log = [(float(time), float(lat), float(lon)) for time, lat, lon in log]
-        if session is not None:
-            self.stream.restore(session)
-
     def _take(self, stream: AgentStream, event: Event) -> None:
+        """Puts an event out; learns from a trip that is over."""
         if not isinstance(event, TripEnded):
             self.outputs.append(event)
             return
-        trip, fixes = event.trip, self.stream.fixes_of(event.trip)
+        trip, fixes = event.trip, self._fixes_of(event.trip)
         if not self.learns or math.isnan(trip.score):
             self.outputs.append(TripFinished(trip, ""))
             return
@@ -167,17 +152,25 @@ class _Resumed:
         self.outputs.append(TripFinished(trip, became))
         self.outputs += [question for question in self._questions() if question not in asked]
 
+    def _fixes_of(self, trip: TripScore) -> Trajectories:
+        """Returns the fixes of a trip that is over, and removes them from the log."""
+        rows = np.array([fix for fix in self.log if trip.start <= fix[0] <= trip.end])
+        self.log = [fix for fix in self.log if fix[0] >= trip.end]
+        return Trajectories.from_fixes(
+            time=rows[:, 0], lat=rows[:, 1], lon=rows[:, 2], agent=trip.agent, trajectory=trip.trip
+        )
+
     def _questions(self) -> tuple[Question, ...]:
         memory = self.world.memories.peek(self.name)
         return () if memory is None else questions_of(self.name, memory)
 
-    def state(self) -> bytes:
-        """Returns all that the stream needs to go on."""
+    def to_bytes(self) -> bytes:
+        """Returns everything that the stream needs to continue."""
         memory = self.world.memories.peek(self.name)
         data = b"" if memory is None else self.world.memories.codec.pack(self.world.memories[self.name])
         arrays = {
             "memory": np.frombuffer(data, np.uint8),
-            "session": np.array(self.stream.snapshot().numbers),
-            "log": np.array(self.stream.log, np.float64).reshape(-1, 3),
+            "session": np.array(self.snapshot().numbers),
+            "log": np.array(self.log, np.float64).reshape(-1, 3),
         }
         return pack(KIND, {"version": VERSION, "agent": self.agent}, arrays)

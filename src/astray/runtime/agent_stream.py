@@ -1,7 +1,7 @@
-"""One agent's stream: its live trips, the alerts about them, and what happens as typed events.
+"""One agent's stream: its live trips, their alerts, and what happens as typed events.
 
-This is the unit that every live consumer stands on: ``astray watch`` writes its events as JSON lines, the service as
-rows of its store, and :func:`~astray.runtime.advance` returns them.
+Every live consumer uses this class: ``astray watch`` writes its events as JSON lines, the service writes them as rows
+of its store, and :func:`~astray.runtime.advance` returns them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from astray.core.snapshot import Snapshot
 from astray.core.trip_ids import TripId
 from astray.runtime.live_scores import Score, TripScore
 from astray.runtime.session import Advance, Session
-from astray.runtime.trip import OpenTrip, score_open
+from astray.runtime.trip import OpenTrip
 
 if TYPE_CHECKING:
-    from astray.core.projection import Place
     from astray.detector import Detector
 
 
 class FixScored(NamedTuple):
-    """A fix was scored, or set aside as the receiver's fault."""
+    """A fix was scored, or set aside as a fault of the receiver."""
 
     score: Score
 
 
 class AlertOpened(NamedTuple):
-    """The trip under way scores low."""
+    """The open trip scores low."""
 
     trip: TripScore
     ordinal: int  # counts the alerts of a trip, from 1
@@ -37,7 +36,7 @@ class AlertOpened(NamedTuple):
 
 
 class AlertClosed(NamedTuple):
-    """The trip under way is back to normal, or over."""
+    """The open trip is back to normal, or over."""
 
     trip: TripScore
     ordinal: int
@@ -74,7 +73,7 @@ class AgentStream(Session):
     emit
         Called with each event.
     least_history
-        With fewer past trips than this a trip raises no alert.
+        A trip raises no alert if the agent has fewer past trips than this.
     """
 
     def __init__(
@@ -85,31 +84,16 @@ class AgentStream(Session):
         self.alerts = 0  # of the open trip
         self.alerting = False
 
-    def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
-        """Moves to a fix that is not late; :func:`score_open` then scores the trip, and :meth:`finish` reports."""
-        self._newest = max(self._newest, time)
-        return self._advance(time, lat, lon, trip, destination)
-
     def finish(self, advance: Advance) -> Score:
-        """Reports what a fix has brought about, once its trip is scored."""
+        """Returns the score of a fix, once its trip is scored, and reports what the fix brought about."""
         was = self._open
-        score = self._score(advance)
+        score = super().finish(advance)
         self.emit(self, FixScored(score))
         if was is not None and self._open is None and score.ended is not None:
             self.report_end(score.ended, was)
         else:
             self._report_alert(score)
         return score
-
-    def take(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Score:
-        """Takes in one fix that is not late, and scores it."""
-        advance = self.begin(time, lat, lon, trip, destination)
-        if self.due is not None:
-            score_open([self.due])
-        return self.finish(advance)
-
-    def _settle(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Score:
-        return self.take(time, lat, lon, name, destination)
 
     def end_trip(self, why: str) -> TripScore | None:
         """Ends the open trip and reports it; returns its final scores, None if no trip is open."""
@@ -140,18 +124,18 @@ class AgentStream(Session):
 
     @property
     def open_trip(self) -> str | None:
-        """The name of the trip under way; None if there is none."""
+        """The name of the open trip; None if no trip is open."""
         return None if self._open is None else self._open.name
 
     # ---------------------------------------------------------------- saving
 
     def snapshot(self) -> Snapshot:
-        """Returns the session and its alerts."""
+        """Returns the state of the session and its alerts."""
         snapshot = super().snapshot()
         snapshot.put(self.alerts, self.alerting)
         return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Takes up what :meth:`snapshot` returned."""
+        """Restores what :meth:`snapshot` returned."""
         super().restore(snapshot)
         self.alerts, self.alerting = snapshot.count(), bool(snapshot.take())

@@ -1,4 +1,4 @@
-"""Events as JSON lines, numbered, so that a reader can tell after a restart which of them it has read before."""
+"""Events as numbered JSON lines: by the numbers a reader knows after a restart which events it has read before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,36 +18,36 @@ from astray.explain import ASPECTS
 from astray.runtime.live_scores import LiveSegment, Score, TripScore
 
 BEGINNING = b'{"sequence": '
-"""How every event begins, and so a file of events."""
+"""The first bytes of every event, and of a file of events."""
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class Events:
-    """Writes events, each with the next number; one that comes again is left out where it stands in ``out`` already.
+    """Writes events, each with the next number, and skips those that ``out`` holds already.
 
-    ``standing`` are the numbers and lines of events in ``out`` that come after number ``sequence``. As long as what
-    comes is found there, in that order, it is not written again. What is not found is new: it is numbered after all of
-    them, and from then on everything is.
+    ``standing`` are the numbers and lines of the events in ``out`` after number ``sequence``. As long as the events
+    that come are found there, in that order, they are not written again. The first one that is not found is new: it
+    and all further events are numbered after those in ``out``.
     """
 
     def __init__(self, out: TextIO, sequence: int = 0, standing: Iterable[tuple[int, str]] = ()) -> None:
         self.out, self.sequence, self.standing = out, sequence, iter(standing)
-        self.fresh = self.unsafe = False  # whether something was written since the last flush, the last sync
+        self.fresh = self.unsafe = False  # True if something was written since the last flush, the last sync
 
     def say(self, event: str, **fields: Any) -> None:
-        """Write one event."""
-        said = _ENCODER.encode({"event": event, **{k: _plain(v) for k, v in fields.items()}})
+        """Writes one event."""
+        text = _ENCODER.encode({"event": event, **{k: _plain(v) for k, v in fields.items()}})
         for number, line in self.standing:
             self.sequence = number
-            if line == _numbered(number, said):
+            if line == _numbered(number, text):
                 return
         self.sequence += 1
-        self.out.write(_numbered(self.sequence, said))
+        self.out.write(_numbered(self.sequence, text))
         self.fresh = self.unsafe = True
 
     def flush(self, durable: bool = False) -> None:
-        """Hand on what was written; ``durable``: a power cut must not lose it, for a state says that it is there."""
+        """Flushes what was written; ``durable`` also syncs the file, because a state will say that it is there."""
         if self.fresh:
             self.out.flush()
             self.fresh = False
@@ -59,11 +59,11 @@ class Events:
 
 @contextmanager
 def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
-    """Events that are appended to a file; a half-written line at its end is cut off.
+    """Opens a file to append events to it, and cuts off a half-written line at its end.
 
-    Those up to number ``after`` are known to be in the file; the later ones in it are not written a second time when
-    they come again. By default nothing comes again: whatever comes is new, and numbered after the last one. A second
-    process that would append to the file is refused.
+    The file is known to hold the events up to number ``after``; later ones in it are not written a second time when
+    they come again. By default every event is new, and numbered after the last one. A second process that would append
+    to the file is refused.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -90,14 +90,14 @@ def _cut_off_half_a_line(path: Path) -> None:
     with open(path, "rb+") as file:
         begun = file.read(len(BEGINNING))
         if not BEGINNING.startswith(begun):
-            reason = "it holds something else than events"
-            raise DataError(reason, place=path, remedy="name another file for the events")
+            reason, remedy = "it holds something else than events", "name another file for the events"
+            raise DataError(reason, place=path, remedy=remedy)
         file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
 
 
 def _is_file(out: TextIO) -> bool:
-    """Whether there is a file to sync: a pipe has none, and what only looks like a file has no number."""
+    """Returns True if there is a file to sync: not for a pipe, nor for an object without a file number."""
     try:
         return stat.S_ISREG(os.fstat(out.fileno()).st_mode)
     except (OSError, ValueError):
@@ -105,42 +105,31 @@ def _is_file(out: TextIO) -> bool:
 
 
 def _standing(path: Path) -> Iterator[tuple[int, str]]:
-    """The numbers and lines of the events in a file, one at a time, for it may be long."""
+    """Yields the numbers and lines of the events in a file, which may be long; skips other lines."""
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         for line in file:
-            number = _sequence(line)
-            if number is not None:
-                yield number, line
+            with suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if isinstance(event, dict) and type(number := event.get("sequence")) is int:
+                    yield number, line
 
 
-def _sequence(line: str) -> int | None:
-    """The number of an event; None of a line that is somebody else's."""
-    try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    number = said.get("sequence") if isinstance(said, dict) else None
-    return number if type(number) is int else None
-
-
-def _numbered(number: int, said: str) -> str:
-    return f'{{"sequence": {number}, {said[1:]}\n'
+def _numbered(number: int, text: str) -> str:
+    return f'{{"sequence": {number}, {text[1:]}\n'
 
 
 def of_trip(trip: TripScore, zone: Zone) -> dict[str, Any]:
-    """A trip, as an event tells it, in the local time of a zone."""
+    """Returns the fields of an event about a finished trip, with times in a zone."""
     fields: dict[str, Any] = {"agent": trip.agent, "trip": trip.trip} | trip._asdict()
-    del fields["id"]
-    segment: LiveSegment | None = fields.pop("segment")
+    del fields["id"], fields["segment"]
     fields |= {"start": zone.iso(trip.start), "end": zone.iso(trip.end), "zone": str(zone)}
-    why = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}") if trip.history > 0 else "no past trip of this agent"
+    why = _because(trip) if trip.history > 0 else "no past trip of this agent"
     fields["because"] = "" if trip.decision == "normal" else why
-    fields |= {f"segment_{name}": value for name, value in _segment(segment, zone).items()}
-    return fields
+    return fields | _segment(trip.segment, zone)
 
 
 def of_alert(score: Score, trip: TripScore, zone: Zone) -> dict[str, Any]:
-    """How an alert stands."""
+    """Returns the fields of an event about an alert."""
     return {
         "agent": trip.agent,
         "trip": trip.trip,
@@ -151,14 +140,14 @@ def of_alert(score: Score, trip: TripScore, zone: Zone) -> dict[str, Any]:
         "uncertainty": trip.uncertainty,
         "p_value": trip.p_value,
         "aspect": trip.aspect,
-        "because": ASPECTS.get(trip.aspect, f"unusual {trip.aspect}"),
+        "because": _because(trip),
         "history": trip.history,
-        **{f"segment_{name}": value for name, value in _segment(score.segment or trip.segment, zone).items()},
+        **_segment(score.segment or trip.segment, zone),
     }
 
 
 def of_fix(agent: str, score: Score, zone: Zone) -> dict[str, Any]:
-    """The score of a fix."""
+    """Returns the fields of an event about the score of a fix."""
     trip = score.trip
     return {
         "agent": agent,
@@ -175,10 +164,14 @@ def of_fix(agent: str, score: Score, zone: Zone) -> dict[str, Any]:
     }
 
 
+def _because(trip: TripScore) -> str:
+    return ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
+
+
 def _segment(segment: LiveSegment | None, zone: Zone) -> dict[str, Any]:
-    if segment is None:
-        return {"start": None, "end": None, "normality": None}
-    return {"start": zone.iso(segment.start), "end": zone.iso(segment.end), "normality": segment.normality}
+    start, end, normality = segment or (None, None, None)
+    times = {f"segment_{name}": None if t is None else zone.iso(t) for name, t in (("start", start), ("end", end))}
+    return {**times, "segment_normality": normality}
 
 
 def _plain(value: Any) -> Any:

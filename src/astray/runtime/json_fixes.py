@@ -1,18 +1,19 @@
-"""Messages of the live feed: fixes as JSON lines, checked. A bad message gives a :class:`Refused`, not an error."""
+"""Live fixes, checked: messages as JSON lines, and anything else with a time, a latitude and a longitude."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from astray.core.errors import DataError
+from astray.core.fixes import REQUIRED, label, no_location, optional_label, parts, place, split_fix
 from astray.core.fixes import Refused as Refused
-from astray.core.fixes import label, no_location, optional_label, parts, place, split_fix
 from astray.core.projection import Place
 from astray.core.times import seconds_of
-from astray.runtime.fix import read_fix
 
 Line = str | bytes
 
@@ -21,9 +22,9 @@ KINDS = ("fix", "end", "clock")
 
 
 class Message(NamedTuple):
-    """A message that can be used."""
+    """A checked message."""
 
-    kind: str  # 'fix', 'end' (the agent's trip is over) or 'clock' (the time, which ends trips of silent agents)
+    kind: str  # 'fix', 'end' (the agent's trip is over) or 'clock' (it is this time, so trips of silent agents end)
     agent: str | None
     time: float
     lat: float
@@ -34,14 +35,14 @@ class Message(NamedTuple):
 
 
 def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
-    """Parses one line of JSON.
+    """Parses one line of JSON; returns a :class:`Refused` if it cannot be used.
 
-    A fix has ``time`` (seconds since 1970; or ms, us, ns, recognised by magnitude; or ISO 8601 text, in ``time_zone``
-    or else UTC if it names no zone), ``lat``, ``lon`` and ``agent``; ``trip`` if the feed names trips; and
-    ``destination`` ([lat, lon]) if it knows where the trip is meant to end. The names that tables use (``lng``,
-    ``user_id``, ``timestamp``, ...) and the locations of OwnTracks work, too; further entries are kept as context.
-    ``type`` is ``fix`` by default; ``end`` ends an agent's trip; ``clock`` tells the time, which ends the trips of
-    agents that have been silent for too long.
+    A fix has ``time`` (seconds since 1970; or ms, us, ns, recognised by magnitude; or ISO 8601 text, which without a
+    zone is in ``time_zone`` or else UTC), ``lat``, ``lon`` and ``agent``; ``trip`` if the feed names trips; and
+    ``destination`` ([lat, lon]) if the feed knows where the trip is meant to end. The names that tables use (``lng``,
+    ``user_id``, ``timestamp``, ...) and the locations of OwnTracks are understood too; further entries are context.
+    ``type`` is ``fix`` by default. A message of type ``end`` ends an agent's trip; one of type ``clock`` gives the
+    time, and ends the trips of agents that have been silent for too long.
 
     >>> parse('{"uid": 17, "tst": "1970-01-01T00:01:00Z", "lat": 45, "lng": 7}')
     Message(kind='fix', agent='17', time=60.0, lat=45.0, lon=7.0, context={}, trip='', destination=None)
@@ -56,29 +57,29 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
         return Refused("the line is empty")
     try:
         text = line if isinstance(line, str) else line.decode()
-        said = _DECODER.decode(text.removeprefix("\ufeff"))  # the byte-order mark that some programs write
+        entries = _DECODER.decode(text.removeprefix("\ufeff"))  # the byte-order mark that some programs write
     except (ValueError, RecursionError) as error:
         return Refused(f"not JSON: {str(error).splitlines()[0]:.100}")
-    if not isinstance(said, dict):
+    if not isinstance(entries, dict):
         return Refused('not a JSON object; a fix is one, such as {"agent": "a", "time": 0, "lat": 45, "lon": 7}')
-    return understood(said, time_zone)
+    return understood(entries, time_zone)
 
 
-def understood(said: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
-    """Checks a JSON object that is already decoded, as :func:`parse` does; removes what it uses from the object.
+def understood(entries: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
+    """Checks a decoded JSON object as :func:`parse` does, and removes what it uses from the object.
 
     >>> understood({"type": "end", "agent": "a"}).kind
     'end'
     """
-    kind = said.pop("type", "fix")
+    kind = entries.pop("type", "fix")
     if kind not in KINDS:
         return Refused(f"unknown type {str(kind)[:40]!r}; there are {', '.join(KINDS)}")
-    if reason := no_location(said):
+    if reason := no_location(entries):
         return Refused(reason)
-    goal = said.pop("destination", None)
+    goal = entries.pop("destination", None)
     agent: str | None = None
     try:
-        fix = split_fix(said)
+        fix = split_fix(entries)
         agent = None if fix.agent is None else label("agent", fix.agent)
         if kind == "end":
             return Message(kind, agent, math.nan, math.nan, math.nan, fix.others)
@@ -91,8 +92,33 @@ def understood(said: dict[str, Any], time_zone: str | None = None) -> Message | 
         return Refused(error.reason, agent)
 
 
+def read_fix(fix: Any, time_zone: str | None = None) -> tuple[float, float, float]:
+    """Returns the checked time, latitude and longitude of a fix; a time without a zone is in ``time_zone``, or UTC.
+
+    >>> read_fix({"time": 0, "lat": 45, "lon": 7}), read_fix((0, 45, 7))
+    ((0.0, 45.0, 7.0), (0.0, 45.0, 7.0))
+    >>> read_fix((0, 91, 7))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    astray.core.errors.DataError: latitude outside [-90, 90] (91); correct the fix (...)
+    """
+    if type(fix) is tuple and len(fix) >= 3:
+        given = fix[:3]
+    elif isinstance(fix, Mapping):
+        found = parts(fix)[0]
+        given = tuple(found.get(role) for role in REQUIRED)
+    elif hasattr(fix, "lat"):
+        given = tuple(getattr(fix, role, None) for role in REQUIRED)
+    elif isinstance(fix, (Sequence, np.ndarray)) and len(fix) >= 3 and not isinstance(fix, str):
+        given = tuple(fix[:3])
+    else:
+        raise DataError(f"{fix!r:.100} is no fix", remedy="give time, lat and lon as numbers")
+    lat, lon = place(*given[1:])
+    return seconds_of(given[0], time_zone), lat, lon
+
+
 def _destination(given: object) -> Place:
-    """Checks a destination as if it were a fix.
+    """Returns a destination, checked like a fix.
 
     >>> _destination([45, 7]), _destination({"lat": 45, "lng": 7})
     ((45.0, 7.0), (45.0, 7.0))

@@ -1,4 +1,4 @@
-"""What is said of a live fix and of its trip so far."""
+"""The scores of a live fix and of its trip so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from astray.core.trip_ids import TripId
 
 
 class LiveSegment(NamedTuple):
-    """A segment of a trip that is not normal: from when to when (seconds since 1970), and its mean normality."""
+    """A segment of a trip that is not normal: its start and end (seconds since 1970), and its mean normality."""
 
     start: float
     end: float
@@ -16,30 +16,30 @@ class LiveSegment(NamedTuple):
 
 
 class TripScore(NamedTuple):
-    """The scores of a trip, so far or final: those that ``det.score`` gives of the same fixes.
+    """The scores of a trip, so far or final: those that ``det.score`` gives the same fixes.
 
     Attributes
     ----------
     id
-        What the trip is called: whose it is (``agent``), and its own name (``trip``), the one that the feed gives, or
-        else the time of its first fix. The same fixes in a file have the same id.
+        The agent and the trip's own name (``trip``): the name that the feed gives, or else the time of its first fix.
+        The same fixes in a file have the same id.
     start, end
-        When its first and last good fix were made, in seconds since 1970.
+        The times of its first and last good fix, in seconds since 1970.
     fixes, faults
-        How many fixes it has, and how many of them are the receiver's fault.
+        How many fixes it has, and how many of them are faults of the receiver.
     normality, uncertainty, score, p_value, aspect
-        As in the table of ``det.score``. While the trip is open, of the trip as far as it had come when it was last
-        looked at (about every interval of the model), measured against past trips that were as unfinished.
+        As in the table of ``det.score``. An open trip is scored about every interval of the model; its score compares
+        the trip so far with past trips that were cut off in the same way.
     decision
         ``normal``, ``anomaly`` or ``review``.
     history
-        How many past trips stand behind it.
+        The number of past trips that the score rests on.
     segment
         The segment in which a finished trip lost most normality; None if there is none.
     ended
         Why the trip is over: ``gap`` (the receiver was silent), ``stay`` (the agent stayed somewhere), ``elsewhere``
-        (the receiver woke up at another place), ``next`` (the feed named another trip), ``closed`` (somebody ended it),
-        ``long`` (it lasted for days), ``evicted`` (to make room for other agents). Empty while the trip is open.
+        (the receiver woke up at another place), ``next`` (the feed named another trip), ``closed`` (the session was
+        closed), ``long`` (it lasted for days), ``evicted`` (to make room for other agents). Empty while it is open.
     """
 
     id: TripId
@@ -59,31 +59,31 @@ class TripScore(NamedTuple):
 
     @property
     def agent(self) -> str:
-        """Whose trip it is."""
+        """The agent that made the trip."""
         return self.id.agent
 
     @property
     def trip(self) -> str:
-        """Which of the agent's trips."""
+        """The name of the trip among those of its agent."""
         return self.id.trajectory
 
 
 class Score(NamedTuple):
-    """What is said of one fix.
+    """The score of one fix.
 
     Attributes
     ----------
     time
-        When the fix was made, in seconds since 1970.
+        The time of the fix, in seconds since 1970.
     fault
-        What is wrong with it, if it is the receiver's fault and not the agent's: ``repeated time``, ``teleport``,
-        ``late`` (behind what is settled already) or ``too often`` (beyond a hundred in one second); then there are no
-        numbers. Otherwise empty.
+        What is wrong with the fix: ``repeated time``, ``teleport``, ``late`` (older than a settled fix) or ``too
+        often`` (beyond a hundred in one second); its numbers are NaN then. Empty for a good fix.
     normality, uncertainty, aspect
-        n(s, a) of the fix, its standard deviation over the heads, and the side of it that is lowest; as in the table
-        of ``det.score_fixes``.
+        n(s, a) of the fix, its standard deviation over the heads, and its lowest aspect; as in the table of
+        ``det.score_fixes``.
     alert
-        ``anomaly`` or ``review`` from when the trip so far scores low until it is half-way back; otherwise empty.
+        ``anomaly`` or ``review`` from the time when the trip so far scores low until its score is half-way back to
+        normal; otherwise empty.
     segment
         The segment that is not normal and still lasts; None if there is none.
     trip

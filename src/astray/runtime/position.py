@@ -1,4 +1,4 @@
-"""The position in an input that may be read again: which lines have been taken in already."""
+"""The position in an input that may be read again: how many of its lines have been read already."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ HEAD, TAIL = 16, 1000  # digests kept of the first and of the last lines
 
 
 def digest(line: Line) -> int:
-    """A fingerprint of a line, of 64 bits."""
+    """Returns a fingerprint of a line, of 64 bits."""
     data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 class Position:
-    """How many lines were taken in, and the fingerprints of the first and the last of them.
+    """How many lines were read, and the fingerprints of the first and the last of them.
 
     >>> done = Position()
     >>> for line in ["a", "b", "c"]:
@@ -38,7 +38,7 @@ class Position:
         self.tail = deque(tail, TAIL)
 
     def advance(self, line: Line) -> None:
-        """One more line was taken in."""
+        """Counts a line that was read."""
         self.lines += 1
         mark = digest(line)
         if len(self.head) < HEAD:
@@ -46,26 +46,26 @@ class Position:
         self.tail.append(mark)
 
     def unread(self, lines: Iterable[Line]) -> Iterator[Line]:
-        """The lines that were not taken in yet, of an input that begins anywhere up to the position.
+        """Yields the lines after the position, of an input that begins anywhere up to it.
 
         The input may begin at its old beginning, at one of the last thousand lines before the position, or behind
-        it; which of these is told by the fingerprints, and the longest overlap counts. An input that begins as the
-        old one did but goes on differently is refused.
+        it. The fingerprints show which, and the longest overlap counts. An input that begins as the old one did but
+        continues differently is refused.
         """
         source = iter(lines)
         if not self.lines:
             yield from source
             return
         known = dict(enumerate(self.head)) | dict(enumerate(self.tail, self.lines - len(self.tail)))
-        starts: list[int] | None = None  # where in the old input this one may begin
-        held: list[Line] = []  # lines that are old if one of these is right
+        starts: list[int] | None = None  # the lines of the old input with which this one may begin
+        held: list[Line] = []  # lines that were read before, if one of these starts is right
         read = overlap = 0
         for line in source:
             mark = digest(line)
             if starts is None:
                 starts = [i for i, m in known.items() if m == mark]
             else:
-                # Between head and tail nothing is known: there only an input from the beginning may pass.
+                # Lines between head and tail are unknown: only an input from the beginning may have them.
                 starts = [s for s in starts if known.get(s + read, mark if s == 0 else None) == mark]
             read += 1
             held.append(line)

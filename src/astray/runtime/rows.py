@@ -1,4 +1,4 @@
-"""The rows of an open trip, by which it is scored, in arrays that grow with it."""
+"""The rows of an open trip, in arrays that grow with it; the trip is scored by them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Rows:
         self.familiar: Array = np.empty((FEW, habits), np.float32)
         self.kept = 0  # rows that stay
         self.total = 0  # rows, including the last fix
-        self.seen = True  # whether the last row has its keys and familiarity; a row that does not stay may lack them
+        self.seen = True  # True if the last row has its keys and familiarity; a row that does not stay may lack them
 
     def put(self, step: Step, stays: bool) -> None:
         """Adds a row without n(s, a), keys and familiarity: see :meth:`see` and :meth:`score`."""

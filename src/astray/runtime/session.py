@@ -1,4 +1,4 @@
-"""One agent's open trip: a score at every fix, and the model is never changed."""
+"""One agent's live trips, scored at every fix; the model is never changed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from astray.core.fixes import place
 from astray.core.projection import Place
 from astray.core.snapshot import Snapshot
 from astray.core.trips import Cutter, TripRules
-from astray.runtime.fix import one_fix, read_fix
+from astray.runtime.json_fixes import read_fix
 from astray.runtime.live_scores import Score, TripScore
-from astray.runtime.trip import OpenTrip, score_open
+from astray.runtime.trip import OpenTrip, one_fix, score_open
 from astray.scoring.decisions import Threshold, level, threshold
 
 if TYPE_CHECKING:
@@ -24,56 +24,53 @@ if TYPE_CHECKING:
     from astray.detector import Detector
     from astray.scoring.scores import AgentModel
 
-Fix = Any  # a sequence, a mapping or an object with time, lat and lon
-
 LATE, TOO_OFTEN = "late", "too often"
-MAX_RATE = 100  # fixes in one second; what comes on top is passed over, so that an open trip has a bounded size
-MAX_PENDING = 10_000  # fixes held back at most; above that the oldest are settled before their time
+MAX_RATE = 100  # fixes in one second; further ones are skipped, so that an open trip has a bounded size
+MAX_PENDING = 10_000  # fixes held back at most; beyond that the oldest are settled early
 
 
 class Advance(NamedTuple):
-    """A fix that was taken in, and what became of it."""
+    """A settled fix, and what it changed."""
 
     time: float
     fault: str
-    ended: TripScore | None = None  # the trip that it ended, if it was the first after it
-    counted: bool = False  # whether it is part of the open trip
-    last: str = ""  # why the trip ends with it, if it does
+    ended: TripScore | None = None  # the trip that ended before this fix
+    counted: bool = False  # True if the fix is part of the open trip
+    last: str = ""  # why the trip ends with this fix; empty if it does not
 
 
 class Session:
-    """One agent's live trips, scored fix by fix; ``det.open(agent)`` makes one.
+    """Scores one agent's live trips fix by fix; ``det.open(agent)`` makes one.
 
-    A trip ends when the receiver was silent for long (``gap`` of the model's fault rules), when it woke up elsewhere,
-    when the agent stays somewhere, or after three days; then the next one begins (see :mod:`astray.core.trips`). Where
-    the feed names trips, their names decide instead. The scores of a finished trip equal those of
-    ``det.score`` and ``det.score_fixes`` on the same fixes, to rounding. (For an agent that a fleet has never met the
-    projection is centred on its first fix, not on the middle of the file: then they agree to about a part in a
-    thousand.)
+    A trip ends when the receiver is silent for long (``gap`` of the model's fault rules), when it wakes up elsewhere,
+    when the agent stays somewhere, or after three days; then the next trip begins (see :mod:`astray.core.trips`). If
+    the feed names trips, their names decide instead. The scores of a finished trip equal those of ``det.score`` and
+    ``det.score_fixes`` on the same fixes, to rounding. (If a fleet does not know the agent, a session centres the
+    projection on the agent's first fix, and a file on its middle: then the scores agree to about a part in a thousand.)
 
-    The model is only read. A trip is scored by the model as it was when the trip began.
+    A session only reads the model. It scores a trip by the model as it was when the trip began.
 
     Parameters
     ----------
     detector
         A fitted detector of GPS trips.
     agent
-        Whose fixes these are.
+        The agent that makes these fixes.
     reorder
-        Seconds for which a fix is held back, because earlier ones may still arrive. It is settled, and scored, as soon
-        as a fix comes that is so much newer; :meth:`settle` settles all. A fix that comes even later is ``late``. With
-        0, the default, every fix is scored when it comes.
+        Seconds for which the session holds a fix back, because earlier ones may still arrive. It settles and scores the
+        fix when one comes that is this much newer; :meth:`settle` settles all. A fix that comes even later is ``late``.
+        With 0, the default, every fix is scored when it comes.
     stay, stay_radius
         A trip ends when the agent has stayed within ``stay_radius`` metres for ``stay`` seconds; the next one begins
-        with the last fix before it leaves that circle. None: a stay ends nothing.
+        with the last fix before it leaves that circle. None: a stay does not end a trip.
     eps, gamma, false_alarm_rate
-        Other thresholds than the detector's own, as for ``det.score``. Thresholds that depend on the trip are asked
-        when it begins.
+        Thresholds that replace the detector's own, as for ``det.score``. A threshold that depends on the trip is
+        evaluated when the trip begins.
     context
-        The context columns of the trips, if the model looks at them.
+        The context columns of the trips, if the model uses them.
     score_steps
-        Whether single fixes are scored, too. Without that it is faster; n(s, a) is not a number then, and no segment
-        is named.
+        If False, the session does not score single fixes, which is faster: n(s, a) is NaN then, and no segment is
+        named.
 
     Examples
     --------
@@ -108,8 +105,9 @@ class Session:
     ) -> None:
         if not reorder >= 0:
             raise DataError(f"reorder is {reorder}", remedy="give a number of seconds, 0 for none")
-        model = detector.agent_model(agent, (0.0, 0.0))  # says so if this detector is not one for GPS trips
-        model.featurizer.context.given(one_fix(agent, 0.0, 0.0, 0.0, context or {}))
+        model = detector.agent_model(agent, (0.0, 0.0))  # raises an error unless the detector is one of GPS trips
+        example = one_fix(agent, 0.0, 0.0, 0.0, context or {})
+        model.featurizer.context.given(example)  # raises an error if a context column is missing
         if eps is not None and false_alarm_rate is not None:
             raise DataError("eps and false_alarm_rate are each a threshold by itself", remedy="give one, not both")
         self.detector, self.agent, self.reorder = detector, agent, float(reorder)
@@ -119,19 +117,19 @@ class Session:
         self._cutter = Cutter(self.rules)
         self._named = ""  # the name that the feed gives to the open trip, if it names trips
         self.destination: Place | None = None  # of the open trip or, at rest, of the next one
-        self._near: Place | None = None
-        self._zone: tuple[Place | None, Zone] | None = None
-        self._settled: float | None = None
+        self._near: Place | None = None  # where the first trip began
+        self._zone: tuple[Place | None, Zone] | None = None  # cached, with the place that it is for
+        self._settled: float | None = None  # the time of the last settled fix
         self._newest = -math.inf
-        self._pending: list[tuple[float, int, float, float, str, Place | None]] = []
+        self._pending: list[tuple[float, int, float, float, str, Place | None]] = []  # a heap, by time and arrival
         self._order = 0
         self._second = (0, 0)  # the last full second, and how many fixes it has had
         self._open: OpenTrip | None = None
         if false_alarm_rate is not None:
-            self.levels(one_fix(agent, 0.0, 0.0, 0.0, context or {}), model)  # says so if it cannot be promised
+            self.levels(example, model)  # raises an error if the model has too few past trips for this rate
 
     def levels(self, trip: Trajectories, model: AgentModel) -> tuple[float, float]:
-        """The thresholds of a trip that begins: when it is whole, and as long as it goes on."""
+        """Returns the thresholds of a trip that begins: for the finished trip, and while it is open."""
         given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector.fitted.eps
         if given is not None:
             eps = float(threshold(given, trip)[0])
@@ -141,50 +139,49 @@ class Session:
 
     # ---------------------------------------------------------------- fixes
 
-    def update(self, fix: Fix, trip: str = "", destination: Place | None = None) -> Score:
-        """Take in a fix and give the score of the newest one that is settled.
+    def update(self, fix: Any, trip: str = "", destination: Place | None = None) -> Score:
+        """Takes in a fix and returns the score of the newest settled one.
 
-        Without a ``reorder`` window that is this fix. With one it is an earlier fix (``score.time`` says which), or,
-        before the first is settled, none: then its numbers are not numbers and ``score.pending`` says how many wait.
+        Without a ``reorder`` window that is this fix. With one it is an earlier fix (``score.time`` says which). Before
+        the first fix is settled, the numbers of the score are NaN and ``score.pending`` says how many fixes wait.
 
         Parameters
         ----------
         fix
             Time (seconds since 1970), lat and lon: as a sequence, a mapping or an object with these names.
         trip
-            The name of its trip, where whoever sends the fixes knows it. Such a trip ends when another name comes, and
-            not at a gap or a stay.
+            The name of its trip, if the sender knows it. Such a trip ends when another name comes, and not at a gap or
+            a stay.
         destination
-            Where the trip is meant to end (lat, lon), if that is known, as of a booked ride: then it is compared with
-            past trips that ended there while it still goes on. It holds until another one is given or the trip ends.
+            Where the trip is meant to end (lat, lon), if that is known, for example of a booked ride: the open trip is
+            then compared with past trips that ended there. It holds until another one is given or the trip ends.
         """
         scores = self.push(fix, trip, destination)
         if scores:
             return scores[-1]
-        time = self._newest if self._settled is None else self._settled
-        return self._unscored(time, "")
+        return self._unscored(self._newest if self._settled is None else self._settled, "")
 
-    def push(self, fix: Fix, trip: str = "", destination: Place | None = None) -> list[Score]:
-        """Take in a fix and give the scores of all fixes that are settled by it, in the order of time."""
+    def push(self, fix: Any, trip: str = "", destination: Place | None = None) -> list[Score]:
+        """Takes in a fix and returns the scores of all fixes that it settles, in the order of time."""
         time, lat, lon = read_fix(fix)
         goal = None if destination is None else place(*destination)
         if self._settled is not None and time < self._settled:
             return [self._unscored(time, LATE)]
-        self._newest = max(self._newest, time)
         if self.reorder == 0:
-            return [self._settle(time, lat, lon, trip, goal)]
+            return [self.take(time, lat, lon, trip, goal)]
+        self._newest = max(self._newest, time)
         self._order += 1
         heapq.heappush(self._pending, (time, self._order, lat, lon, trip, goal))
         return self._settle_until(self._newest - self.reorder)
 
     def settle(self) -> list[Score]:
-        """Settle the fixes that are held back, and give their scores."""
+        """Settles the fixes that are held back, and returns their scores."""
         return self._settle_until(math.inf)
 
     def close(self, why: str = "closed") -> TripScore | None:
-        """Settle what is held back and end the open trip; its final scores, or None if no trip is open.
+        """Settles what is held back and ends the open trip; returns its final scores, or None if no trip is open.
 
-        Ask :meth:`settle` first for the scores of the fixes held back, and for trips that they end.
+        Call :meth:`settle` first if you want the scores of the fixes held back, and the trips that they end.
         """
         self.settle()
         final = self.end_trip(why)
@@ -194,47 +191,57 @@ class Session:
 
     @property
     def zone(self) -> Zone:
-        """The time zone that its trips are told in."""
+        """The time zone in which its trips are told."""
         if self._zone is None or self._zone[0] != self._near:
             self._zone = self._near, self.detector.zone(self.agent, self._near)
         return self._zone[1]
 
     @property
     def trip(self) -> TripScore | None:
-        """The open trip so far."""
+        """The scores of the open trip so far; None if no trip is open."""
         return None if self._open is None else self._open.so_far
 
     @property
     def pending(self) -> int:
-        """How many fixes are held back."""
+        """The number of fixes that are held back."""
         return len(self._pending)
 
     def silent_since(self, time: float) -> bool:
-        """Whether no fix has come for so long before ``time`` that a trip would be over."""
+        """Returns True if the last fix came so long before ``time`` that a trip would be over."""
         return math.isfinite(self._newest) and time - self._newest > self.rules.faults.gap + self.reorder
+
+    def describe(self) -> str:
+        """Says in words what is unfamiliar about the last step; empty if the model has no memory to compare with."""
+        return "" if self._open is None else self._open.describe()
 
     def _settle_until(self, time: float) -> list[Score]:
         scores = []
         while self._pending and (self._pending[0][0] <= time or len(self._pending) > MAX_PENDING):
             t, _, lat, lon, trip, destination = heapq.heappop(self._pending)
-            scores.append(self._settle(t, lat, lon, trip, destination))
+            scores.append(self.take(t, lat, lon, trip, destination))
         return scores
 
     # ---------------------------------------------------------------- one settled fix
 
-    def _settle(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Score:
-        advance = self._advance(time, lat, lon, name, destination)
+    def take(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Score:
+        """Takes in one checked fix that is not late, and scores it."""
+        advance = self.begin(time, lat, lon, trip, destination)
         if self.due is not None:
             score_open([self.due])
-        return self._score(advance)
+        return self.finish(advance)
 
     @property
     def due(self) -> OpenTrip | None:
-        """The open trip, if it has come further than it was taken in."""
+        """The open trip, if :func:`score_open` has yet to take in its last fix."""
         return self._open if self._open is not None and self._open.moved else None
 
-    def _advance(self, time: float, lat: float, lon: float, name: str, destination: Place | None) -> Advance:
-        """Move the trip to a settled fix, with which it may end or begin; :func:`score_open` then takes it in."""
+    def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
+        """Moves the open trip to a fix that is not late, and ends or begins trips.
+
+        Then :func:`score_open` scores the trip that is :attr:`due`, alone or with those of other agents, and
+        :meth:`finish` returns the score.
+        """
+        self._newest = max(self._newest, time)
         second, rate = math.floor(time), 1
         if self._settled is not None and second == self._second[0]:
             rate = self._second[1] + 1
@@ -242,10 +249,10 @@ class Session:
         if rate > MAX_RATE:
             return Advance(time, TOO_OFTEN)
         fix, ended = (time, lat, lon), None
-        if name != self._named:
+        if trip != self._named:
             ended = self.end_trip("next")
-            self._cutter, self._named = Cutter(self.rules), name
-        cut = self._cutter.update(*fix, named=bool(name))
+            self._cutter, self._named = Cutter(self.rules), trip
+        cut = self._cutter.update(*fix, named=bool(trip))
         if cut.ended:
             ended = self.end_trip(cut.ended)
         if destination is not None:
@@ -255,23 +262,23 @@ class Session:
         if cut.start is not None:
             if self._near is None:
                 self._near = cut.start[1:]
-            self._open = OpenTrip(self, *cut.start, name)
-            if cut.start[0] != fix[0]:
+            self._open = OpenTrip(self, *cut.start, trip)
+            if cut.start[0] != time:
                 self._open.add(*cut.start)
                 score_open([self._open])
-        trip = self._open
-        if cut.fault or cut.resting or trip is None:
-            if cut.fault and trip is not None:
-                trip.fixes, trip.faults = trip.fixes + 1, trip.faults + 1
+        now = self._open
+        if cut.fault or cut.resting or now is None:
+            if cut.fault and now is not None:
+                now.fixes, now.faults = now.fixes + 1, now.faults + 1
             return Advance(time, FAULT_NAMES[cut.fault], ended)
-        trip.add(*fix, breaks=cut.breaks)
-        last = cut.last or ("long" if trip.full else "")
-        if last and not name:
+        now.add(*fix, breaks=cut.breaks)
+        last = cut.last or ("long" if now.full else "")
+        if last and not trip:
             self._cutter.rest = fix
         return Advance(time, "", ended, True, last)
 
-    def _score(self, advance: Advance) -> Score:
-        """What is said of a fix that was taken in, once its trip is scored."""
+    def finish(self, advance: Advance) -> Score:
+        """Returns the score of a fix, once its trip is scored."""
         trip = self._open
         if not advance.counted or trip is None:
             return self._unscored(advance.time, advance.fault, advance.ended)
@@ -280,12 +287,12 @@ class Session:
             score = ended = trip.finished()._replace(ended=advance.last)
             self._open = self.destination = None
             if self._named:
-                self._cutter = Cutter(self.rules)  # what else comes under this name is a trip again
+                self._cutter = Cutter(self.rules)  # further fixes under this name are a new trip
         pending = len(self._pending)
         return Score(advance.time, "", *trip.of_step, trip.alert, trip.segment, score, ended, pending)
 
     def end_trip(self, why: str) -> TripScore | None:
-        """Ends the open trip and returns its final score; None if no trip is open."""
+        """Ends the open trip and returns its final scores; None if no trip is open."""
         if self._open is None:
             return None
         final = self._open.finished()._replace(ended=why)
@@ -293,19 +300,15 @@ class Session:
         return final
 
     def _unscored(self, time: float, fault: str, ended: TripScore | None = None) -> Score:
-        """What is said of a fix that is not scored."""
+        """Returns the score of a fix that is not part of a trip: without numbers."""
         of = self._open
         alert, segment = ("", None) if of is None else (of.alert, of.segment)
         return Score(time, fault, math.nan, math.nan, "", alert, segment, self.trip, ended, len(self._pending))
 
-    def describe(self) -> str:
-        """What is unfamiliar about the last step, in words; empty where the model has no memory to compare with."""
-        return "" if self._open is None else self._open.describe()
-
     # ---------------------------------------------------------------- saving
 
     def snapshot(self) -> Snapshot:
-        """All that the session holds, as numbers; the model and the settings are not among them."""
+        """Returns the state of the session as numbers, without the model and the settings."""
         snapshot = Snapshot()
         snapshot.put(self._settled, self._order, *self._second, *(self._near or (None, None)))
         snapshot.put(len(self._pending))
@@ -321,7 +324,7 @@ class Session:
         return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take up what :meth:`snapshot` gave; the session must have the same agent, model and settings."""
+        """Restores what :meth:`snapshot` returned; the session must have the same agent, model and settings."""
         self._settled, self._order = snapshot.maybe(), snapshot.count()
         self._second = (int(snapshot.take()), snapshot.count())
         self._near = _maybe_place(snapshot)

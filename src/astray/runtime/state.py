@@ -1,9 +1,9 @@
-"""What a watch keeps across restarts: one file, whole or not there, versioned and checked; no pickle."""
+"""What a watch keeps across restarts: one versioned and checked file, which is replaced whole; no pickle."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ VERSION = 7
 
 @dataclass
 class State:
-    """How far a watch has come: the lines taken in, the events written, and every agent's open trip."""
+    """The state of a watch: which lines it has read, how many events it has written, and every agent's open trip."""
 
     model: str
     position: Position = field(default_factory=Position)
@@ -35,7 +35,7 @@ class State:
     agents: dict[str, Snapshot] = field(default_factory=dict)  # from the least to the most recent one
 
     def save(self, path: Path) -> None:
-        """Write the state; a file of that name is replaced at once or not at all."""
+        """Writes the state; a file of that name is replaced whole."""
         numbers = [snapshot.numbers for snapshot in self.agents.values()]
         values = {
             "state": VERSION,
@@ -55,7 +55,7 @@ class State:
 
     @classmethod
     def load(cls, path: Path, model: str) -> State:
-        """The state in a file; one that belongs to another model is refused."""
+        """Reads the state in a file; refuses one that belongs to another model."""
         check_readable(path)
         file = None if is_database(path) else read(path)
         if file is None or file.kind != KIND:
@@ -82,22 +82,15 @@ class State:
 
 
 def fingerprint(model: Detector) -> str:
-    """What tells one reward and its features from another; enrolling further trips does not change it."""
+    """Returns a digest of a model's reward and features; enrolling further trips does not change it."""
     agent_model = model.agent_model("", (0.0, 0.0))
-    rewards = [r for r in (model.reward_.step, model.reward_.trip) if r is not None]
-
-    def parts() -> Iterable[bytes]:
-        yield repr((model.is_one, agent_model.featurizer.config)).encode()
-        for reward in rewards:
-            yield repr((reward.clip, reward.aspects)).encode()
-            for array in (reward.mean, reward.scale, *(a for layer in reward.layers for a in layer)):
-                yield np.ascontiguousarray(array).tobytes()
-        if model.reward_.trip is None:
-            c = agent_model.calibration
-            yield repr((c.step, c.trip, c.by_length, c.weights, c.window_length, c.scale)).encode()
-            yield c.normal.scores.tobytes()
-
-    told = hashlib.blake2b(digest_size=16)
-    for part in parts():
-        told.update(part)
-    return told.hexdigest()
+    digest = hashlib.blake2b(repr((model.is_one, agent_model.featurizer.config)).encode(), digest_size=16)
+    for reward in filter(None, (model.reward_.step, model.reward_.trip)):
+        digest.update(repr((reward.clip, reward.aspects)).encode())
+        for array in (reward.mean, reward.scale, *(a for layer in reward.layers for a in layer)):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    if model.reward_.trip is None:
+        c = agent_model.calibration
+        digest.update(repr((c.step, c.trip, c.by_length, c.weights, c.window_length, c.scale)).encode())
+        digest.update(c.normal.scores.tobytes())
+    return digest.hexdigest()

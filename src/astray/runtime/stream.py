@@ -1,4 +1,4 @@
-"""A stream: the fixes of many agents, each agent with its session; what happens is written as events."""
+"""A stream: the fixes of many agents, each with its session; writes what happens as events."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 
 class Needed(NamedTuple):
-    """The context that every fix must bring, because the model or a threshold looks at it."""
+    """The context that every fix must have, because the model or a threshold uses it."""
 
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
 
     @classmethod
     def of(cls, model: Detector, *thresholds: Threshold | None) -> Needed:
-        """What a model and thresholds look at."""
+        """Returns the context that a model and thresholds use."""
         spec = model.agent_model("", (0.0, 0.0)).featurizer.context.spec
         asked = [t.column for t in (model.eps, model.gamma, *thresholds) if isinstance(t, ByContext)]
         return cls(spec.numeric, tuple(dict.fromkeys((*spec.categorical, *asked))))
 
     @property
     def blank(self) -> dict[str, Any]:
-        """A context in which nothing is said."""
+        """Returns an empty value for each."""
         return dict.fromkeys(self.numeric, 0.0) | dict.fromkeys(self.categorical, "")
 
-    def context(self, said: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The context of a fix, and what is wrong with it."""
+    def context(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Returns the context of a fix, and what is wrong with it."""
         found: dict[str, Any] = {}
         for name in self.numeric:
-            value = said.get(name)
+            value = given.get(name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 return {}, f"{name} is not a finite number; the model looks at it"
             found[name] = float(value)
         for name in self.categorical:
-            if not isinstance(said.get(name), (str, int, float)):
+            if not isinstance(given.get(name), (str, int, float)):
                 return {}, f"{name} is missing; the model or a threshold looks at it"
-            found[name] = str(said[name])
+            found[name] = str(given[name])
         return found, ""
 
 
 class _Agent(AgentStream):
-    """What a watch keeps of one agent: its stream, and when it last wrote a score."""
+    """An agent's stream, and the time of the last score that was written."""
 
     last_score = -math.inf
 
@@ -71,12 +71,12 @@ class _Agent(AgentStream):
         self.last_score = snapshot.take()
 
     def at(self, time: float) -> dict[str, str]:
-        """Returns a time as events have it."""
+        """Returns a time as the fields of an event."""
         return {"time": self.zone.iso(time), "zone": str(self.zone)}
 
 
 class Summary(NamedTuple):
-    """What a watch has seen, all its runs counted that shared a state file."""
+    """What a watch has counted, in all runs that shared its state file."""
 
     lines: int
     fixes: int
@@ -90,10 +90,10 @@ class Summary(NamedTuple):
 
 
 class Stream:
-    """The agents whose fixes come in one stream; deterministic, but for the clock ``now``.
+    """The agents whose fixes come in one stream; deterministic except for the clock ``now``.
 
-    ``session`` are the arguments of every agent's :class:`~astray.runtime.Session`; the others are those of
-    :func:`~astray.runtime.watcher`.
+    ``session`` holds the arguments of every agent's :class:`~astray.runtime.Session`; the other parameters are those of
+    :func:`~astray.runtime.watch`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Stream:
         self.needed = Needed.of(model, session["eps"], session["gamma"])
         self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
         self.urgent = False
-        # Those whose last fix is oldest first; strangers apart, for they make room first.
+        # The agents whose last fix is oldest come first. Strangers are apart, because they make room first.
         self.enrolled: OrderedDict[str, _Agent] = OrderedDict()
         self.foreign: OrderedDict[str, _Agent] = OrderedDict()
         for agent, snapshot in kept.agents.items():
@@ -130,12 +130,12 @@ class Stream:
 
     @property
     def summary(self) -> Summary:
-        """What has been seen so far."""
+        """Returns the counts so far."""
         agents = len(self.enrolled) + len(self.foreign)
         return Summary(self.state.position.lines, **self.counts, agents=agents, sequence=self.events.sequence)
 
     def snapshot(self) -> State:
-        """All that a restart needs."""
+        """Returns everything that a restart needs."""
         everybody = [*self.foreign.items(), *self.enrolled.items()]
         agents = {agent: state.snapshot() for agent, state in everybody}
         return replace(self.state, sequence=self.events.sequence, counts=dict(self.counts), agents=agents)
@@ -143,7 +143,7 @@ class Stream:
     # ---------------------------------------------------------------- lines
 
     def take(self, line: Line) -> bool:
-        """Take in a line; whether something happened that should not be written twice."""
+        """Takes in a line; returns True if something happened that should not be written twice."""
         self.urgent = False
         self.state.position.advance(line)
         message = parse(line, self.model.time_zone)
@@ -163,8 +163,9 @@ class Stream:
         if self.known and agent not in self.known and not self.strangers:
             return self._refuse("the model does not know this agent", agent)
         if message.kind == "end":
-            state = self._room(agent).pop(agent, None)
-            return None if state is None else self._close(state, "closed")
+            if (state := self._room(agent).pop(agent, None)) is not None:
+                state.close()
+            return None
         if message.time > self.now() + self.max_early:
             return self._refuse(f"the fix is from the future ({moment(message.time)})", agent)
         context, wrong = self.needed.context(message.context)
@@ -182,7 +183,7 @@ class Stream:
         return None
 
     def _of(self, agent: str, context: Mapping[str, Any]) -> _Agent:
-        """What is kept of the agent that sent a fix; others are closed if there is no room."""
+        """Returns the stream of the agent that sent a fix, and closes others if there is no room for it."""
         room = self._room(agent)
         state = room.get(agent)
         if state is not None:
@@ -194,7 +195,7 @@ class Stream:
         while len(room) >= most or len(self.enrolled) + len(self.foreign) >= self.max_agents:
             full = room if len(room) >= most else self.foreign or self.enrolled
             oldest, gone = full.popitem(last=False)
-            self._close(gone, "evicted")
+            gone.close("evicted")
             self.counts["closed"] += 1
             self.events.say("agent_closed", agent=oldest, reason=f"room for {most} agents; its last fix is the oldest")
         room[agent] = state
@@ -210,10 +211,10 @@ class Stream:
             for agent, state in list(room.items()):
                 if over(state):
                     del room[agent]
-                    self._close(state, why)
+                    state.close(why)
 
     def finish(self) -> None:
-        """The input is over, and so are the trips."""
+        """Ends all trips, because the input is over."""
         self._close_all("closed", lambda agent: True)
         self.events.flush()
 
@@ -222,10 +223,6 @@ class Stream:
     def _refuse(self, reason: str, agent: str | None = None) -> None:
         self.counts["refused"] += 1
         self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
-
-    def _close(self, state: _Agent, why: str) -> None:
-        state.settle()
-        state.close(why)
 
     def _write(self, state: AgentStream, event: Event) -> None:
         """Writes an event of an agent's stream as a line."""

@@ -7,7 +7,7 @@ score a file score these rows, so it gets the scores that the same fixes have in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from astray.core.snapshot import Snapshot
 from astray.core.times import moment
+from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frames, StepKeys, familiarity_to_each, keys_of
 from astray.features.statistics import RunningStatistics, count_rows, statistics_so_far
 from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
-from astray.runtime.fix import one_fix
 from astray.runtime.live_scores import LiveSegment, TripScore
 from astray.runtime.rows import Rows, Seen
 from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from astray.scoring.scores import AgentModel
 
 Array = NDArray[Any]
-Floats = NDArray[np.float32]
-Keys = NDArray[np.uint64]
 
 MAX_ROWS = 20_000  # of a trip, which then ends; no trip of a file has more at the usual interval
 TOGETHER = 6  # trips from which on it is faster to make the keys of their steps together
@@ -53,6 +51,17 @@ def _first(of: TripScores) -> OneTrip:
     return normality, uncertainty, score, p_value, int(of.aspect[0])
 
 
+def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[str, Any]) -> Trajectories:
+    """Returns the first fix of a trip as a trip, for the thresholds and the context that depend on it."""
+    return Trajectories.unchecked(
+        {"time": np.array([time]), "lat": np.array([lat]), "lon": np.array([lon])},
+        np.array([0, 1]),
+        np.array([agent]),
+        np.array([moment(time)]),
+        {name: np.array([value]) for name, value in context.items()},
+    )
+
+
 def score_open(trips: Iterable[OpenTrip]) -> None:
     """Takes in the last fix of open trips, and scores those that have a new row by their rows so far.
 
@@ -62,41 +71,36 @@ def score_open(trips: Iterable[OpenTrip]) -> None:
     by_model: dict[tuple[int, int], list[OpenTrip]] = {}
     for trip in trips:
         if trip.moved:
-            model = id(trip.reward), id(trip.agent_model.featurizer.config)
-            by_model.setdefault(model, []).append(trip)
+            by_model.setdefault((id(trip.reward), id(trip.featurizer.config)), []).append(trip)
     for together in by_model.values():
         _take_in(together)
-        due = [trip for trip in together if trip.due]
-        _score_so_far([trip for trip in due if trip.running is not None])
-        for trip in due:
-            if trip.running is None:
-                trip.score_by_rows()
+        _score_so_far([trip for trip in together if trip.due])
 
 
 def _take_in(trips: Sequence[OpenTrip]) -> None:
-    """Takes in the last fix of trips of one model."""
+    """Makes the last fix of trips of one model a row, scores the step to it, and adds it to the sums."""
     for trip in trips:
         trip.put()
     unseen = [trip for trip in trips if trip.needs_keys]
     for trip, (keys, familiar) in zip(unseen, _look_up(unseen), strict=True):
         trip.rows.see(keys, familiar)
     _score_steps([trip for trip in trips if trip.score_steps])
-    counted = [trip for trip in trips if trip.due and trip.running is not None]
+    counted = [(trip, trip.running) for trip in trips if trip.due and trip.running is not None]
     if counted:
-        last = [trip.rows.last for trip in counted]
+        last = [trip.rows.last for trip, _ in counted]
         count_rows(
-            [trip.running for trip in counted if trip.running is not None],
-            [trip.last for trip in counted],
+            [running for _, running in counted],
+            [trip.last for trip, _ in counted],
             np.array([keys for keys, _ in last]),
             np.array([familiar for _, familiar in last]),
         )
 
 
 def _look_up(trips: Sequence[OpenTrip]) -> Iterable[Seen]:
-    """Returns the keys and the familiarity of the last step of trips of one configuration."""
+    """Returns the keys and the familiarity of the last step of trips of one model."""
     if len(trips) < TOGETHER:
         return [trip.look_up() for trip in trips]
-    featurizers = [trip.agent_model.featurizer for trip in trips]
+    featurizers = [trip.featurizer for trip in trips]
     steps = as_steps(np.array([trip.last.numbers() for trip in trips]), np.zeros(0))
     keys = keys_of(steps, featurizers[0].config.habits, Frames.of([one.frame for one in featurizers]))
     return zip(keys, familiarity_to_each(keys, [one.memory for one in featurizers]), strict=True)
@@ -107,27 +111,26 @@ def _score_steps(trips: Sequence[OpenTrip]) -> None:
     if not trips:
         return
     reward, scales = trips[0].reward.step, [trip.agent_model.calibration for trip in trips]
-    rewards = reward(_joined([trip.features() for trip in trips]))
+    rewards = reward(np.concatenate([trip.features() for trip in trips]))
     found = normality_of(rewards, [scale.step_weights for scale in scales], [scale.step for scale in scales])
     for trip, n, spread, lowest in zip(trips, *(values.tolist() for values in found), strict=True):
         trip.of_step = n, spread, reward.aspects[lowest]
         trip.rows.score(n)
 
 
-def _joined(rows: Sequence[Array]) -> Array:
-    return rows[0] if len(rows) == 1 else np.concatenate(rows)
-
-
 def _score_so_far(trips: Sequence[OpenTrip]) -> None:
-    """Scores trips of one model by their statistics so far."""
-    if not trips:
+    """Scores trips of one model by their statistics so far, or by their rows if the model has no trip reward."""
+    running = [trip.running for trip in trips if trip.running is not None]
+    if not running:
+        for trip in trips:
+            trip.set_score(_first(trip.scores(trip.rows.kept, finished=False).of_trips))
         return
     reward, scales = trips[0].reward.trip, [trip.agent_model.unfinished for trip in trips]
     assert reward is not None
-    rewards = reward(statistics_so_far([trip.running for trip in trips if trip.running is not None]))
+    rewards = reward(statistics_so_far(running))
     found = normality_of(rewards, [scale.weights for scale in scales], [scale.trip for scale in scales])
     for trip, scale, n, spread, aspect in zip(trips, scales, *(values.tolist() for values in found), strict=True):
-        trip.scored((n, math.hypot(spread, scale.trip_noise), n, scale.normal.p_value(n), aspect))
+        trip.set_score((n, math.hypot(spread, scale.trip_noise), n, scale.normal.p_value(n), aspect))
 
 
 class OpenTrip:
@@ -135,15 +138,15 @@ class OpenTrip:
 
     __slots__ = (
         *("_closes", "_destination", "_familiar", "_last", "_leaves", "_maker", "_scored", "_so_far", "_step_keys"),
-        *("_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "fixes", "gamma", "given", "history"),
-        *("min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running"),
+        *("_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "featurizer", "fixes", "gamma", "given"),
+        *("history", "min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running"),
         *("score_steps", "seen", "segment", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
         detector = session.detector
         self.agent_model: AgentModel = detector.agent_model(session.agent, (lat, lon))
-        featurizer = self.agent_model.featurizer
+        self.featurizer = featurizer = self.agent_model.featurizer
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)
         self.name = name or moment(time)
@@ -156,10 +159,10 @@ class OpenTrip:
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
         self.alert = ""
-        self.moved = False  # whether score_open has yet to take in the last fix
-        self.due = False  # whether the trip has a row that its score does not count yet
+        self.moved = False  # True if score_open has yet to take in the last fix
+        self.due = False  # True if the trip has a row that its score does not count yet
         self.of_step: OfStep = NO_STEP  # the scores of the last fix
-        self.seen: SeenTrips | None = None  # the whole trip when it is over, where single fixes are not scored
+        self.seen: SeenTrips | None = None  # the whole trip when it is over, if single fixes are not scored
         self.score_steps = session.score_steps
         self._maker = int(featurizer.popularity.number_of([self.agent])[0])
         self._destination = session.destination
@@ -171,12 +174,12 @@ class OpenTrip:
 
     def _begin(self, rows: Rows) -> None:
         """Sets up what depends on the rows, new or restored, and on the thresholds."""
-        featurizer = self.agent_model.featurizer
+        featurizer = self.featurizer
         self._step_keys: StepKeys | None = None  # made when it is first needed
         self._familiar: Array = np.zeros(0, np.float32)  # of the last step that _step_keys has seen
         self._closes, self._leaves = float(leaving(self.open_eps)), float(leaving(self.eps))
-        self.running: RunningStatistics | None = None
-        if self._by_statistics:
+        self.running: RunningStatistics | None = None  # None if the trip is scored by the mean over its rows
+        if featurizer.counts and self.reward.trip is not None:
             self.running = RunningStatistics(
                 featurizer.config.habits,
                 featurizer.memory,
@@ -190,11 +193,6 @@ class OpenTrip:
         self._scored = 0  # rows that the score so far counts
 
     @property
-    def _by_statistics(self) -> bool:
-        """Returns True if the trip is scored by its statistics, False if by the mean over its rows."""
-        return self.agent_model.featurizer.counts and self.reward.trip is not None
-
-    @property
     def full(self) -> bool:
         """Returns True if the trip must end with its last fix, because it has too many rows."""
         return self.rows.kept + (self.moved and self._stays) >= MAX_ROWS
@@ -202,7 +200,7 @@ class OpenTrip:
     @property
     def _stays(self) -> bool:
         """Returns True if the row of the last fix stays; without a memory every fix is a row of the trip."""
-        return self.due or not self.agent_model.featurizer.counts
+        return self.due or not self.featurizer.counts
 
     # ---------------------------------------------------------------- adding
 
@@ -214,7 +212,7 @@ class OpenTrip:
         self.fixes += 1
         if breaks:
             self.path.restart()
-        self._last = step = self.path.step(time, self.agent_model.featurizer.projection.place(lat, lon))
+        self._last = step = self.path.step(time, self.featurizer.projection.place(lat, lon))
         before, self._tick = self._tick, self._tick_of(step)
         self.due = step.first or self._tick != before
         self.moved = True
@@ -228,7 +226,7 @@ class OpenTrip:
     @property
     def needs_keys(self) -> bool:
         """Returns True if the last row needs its keys now; a row that the next fix replaces may never need them."""
-        return self.agent_model.featurizer.counts and (self.due or self.score_steps)
+        return self.featurizer.counts and (self.due or self.score_steps)
 
     def put(self) -> None:
         """Makes the last fix a row."""
@@ -238,42 +236,42 @@ class OpenTrip:
     def look_up(self) -> Seen:
         """Returns the keys of the last step, and their familiarity."""
         if self._step_keys is None:
-            featurizer = self.agent_model.featurizer
-            self._step_keys = StepKeys(featurizer.config.habits, featurizer.frame)
+            self._step_keys = StepKeys(self.featurizer.config.habits, self.featurizer.frame)
         keys = self._step_keys(self.last)
         if self._step_keys.changed:
-            (self._familiar,) = familiarity_to_each(keys[None], [self.agent_model.featurizer.memory])
+            (self._familiar,) = familiarity_to_each(keys[None], [self.featurizer.memory])
         return keys, self._familiar
 
-    def features(self) -> Floats:
+    def features(self) -> NDArray[np.float32]:
         """Returns the features of the last step: (1, features)."""
-        return self.agent_model.featurizer.features_of_step(self.last, self.rows.last[1], self.given)
+        return self.featurizer.features_of_step(self.last, self.rows.last[1], self.given)
 
     def head_for(self, destination: Place) -> None:
         """Sets where the trip is meant to end (lat, lon); the score of the next row counts it."""
         self._destination = destination
         if self.running is not None:
-            self.running.head_for(self.agent_model.featurizer.projection.place(*destination))
+            self.running.head_for(self.featurizer.projection.place(*destination))
 
     def _tick_of(self, step: Step) -> int:
         """Returns the interval of the trip that a step lies in; its first step becomes a row, as in a file."""
-        return math.floor(step.elapsed / self.agent_model.featurizer.config.interval + 0.5)
+        return math.floor(step.elapsed / self.featurizer.config.interval + 0.5)
 
     # ---------------------------------------------------------------- scoring
 
-    def score_by_rows(self) -> None:
-        """Scores the trip so far by its rows."""
-        self.scored(_first(self._scores(self.rows.kept, finished=False).of_trips))
-
-    def scored(self, of: OneTrip) -> None:
-        """Takes the score of the trip so far, and raises or lowers its alert."""
+    def set_score(self, of: OneTrip) -> None:
+        """Sets the score of the trip so far, and raises or lowers its alert."""
         self._scored, self.due = self.rows.kept, False
-        self._so_far = self._trip_score(of, self._scored, self.open_eps, None)
+        self._so_far = so_far = self._trip_score(of, self._scored, self.open_eps, None)
         if self.score_steps:
             rows = self.rows.numbers[: self._scored]
             least = self.agent_model.calibration.least_segment
             self.segment = self._live(lasting_segment(rows[:, -1], rows[:, 0], self.eps, self._leaves, least))
-        self._watch(self.last.time)
+        if self.last.time - self.start < SETTLED:
+            return
+        if so_far.score <= self.open_eps:
+            self.alert = self.alert or self._flag(so_far.uncertainty)
+        elif so_far.score > self._closes:
+            self.alert = ""
 
     def _live(self, segment: Segment | None) -> LiveSegment | None:
         """Returns a segment of the rows by its times."""
@@ -282,15 +280,15 @@ class OpenTrip:
         start, end = self.rows.numbers[[segment.start, segment.stop - 1], 0].tolist()
         return LiveSegment(start, end, segment.normality)
 
-    def _scores(self, n: int, finished: bool) -> Scores:
+    def scores(self, n: int, finished: bool) -> Scores:
         """Scores the first ``n`` rows as the one trip of a file."""
-        featurizer, rows = self.agent_model.featurizer, self.rows
+        featurizer, rows = self.featurizer, self.rows
         self._see_last()
         steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
         since = np.diff(steps.time, prepend=steps.time[:1])
         weight = np.where(steps.first, 0.0, np.minimum(since, featurizer.config.interval))
         of_trip = None
-        if self._by_statistics:
+        if self.running is not None:
             maker = np.array([self._maker]) if self._maker >= 0 else None
             of_trip = featurizer.trip_statistics(self._as_trip(n), familiar, maker=maker)
         seen = Chunk(
@@ -309,14 +307,13 @@ class OpenTrip:
         return Scores(self.one, seen, self.reward, [calibration])
 
     def _see_last(self) -> None:
-        """Looks up the last row, if it was not needed so far."""
-        if self.agent_model.featurizer.counts and not self.rows.seen:
+        """Looks up the last row if that was not needed so far."""
+        if self.featurizer.counts and not self.rows.seen:
             self.rows.see(*self.look_up())
 
     def _as_trip(self, n: int) -> TripRows:
         """Returns the first ``n`` rows as those of a finished trip."""
-        frame = self.agent_model.featurizer.frame
-        return TripRows(self.rows.steps(n, self.given), self.rows.keys[:n], frame, 1, np.array([True]))
+        return TripRows(self.rows.steps(n, self.given), self.rows.keys[:n], self.featurizer.frame, 1, np.array([True]))
 
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """Returns the scores of the first ``n`` rows of the trip, with the decision."""
@@ -333,13 +330,13 @@ class OpenTrip:
             score,
             p_value,
             self.reward.aspects[aspect],
-            self.sure(uncertainty) if score <= eps else NORMAL if self.history > 0 else REVIEW,
+            self._flag(uncertainty) if score <= eps else NORMAL if self.history > 0 else REVIEW,
             self.history,
             segment,
         )
 
-    def sure(self, uncertainty: float) -> str:
-        """Returns the decision for a low score: anomaly, or review where the heads disagree or the past is short."""
+    def _flag(self, uncertainty: float) -> str:
+        """Returns the decision for a low score: anomaly, or review if it is uncertain or the history is short."""
         return REVIEW if uncertainty > self.gamma or self.history < self.min_history else ANOMALY
 
     @property
@@ -353,26 +350,16 @@ class OpenTrip:
         n, calibration = self.rows.total, self.agent_model.calibration
         if self.running is not None and not self.score_steps:
             self._see_last()
-            of = (self._as_trip(n), self.agent_model.featurizer, self.reward, self.agent_model.scaling)
+            of = (self._as_trip(n), self.featurizer, self.reward, self.agent_model.scaling)
             self.seen = see(*of, familiar=self.rows.familiar[:n])
             return self._trip_score(_first(trip_normality(self.seen.rewards[0], calibration)), n, self.eps, None)
-        scores = self._scores(n, finished=True)
+        scores = self.scores(n, finished=True)
         worst = worst_segments(scores, np.array([self.eps]))[0] if self.score_steps else None
         return self._trip_score(_first(scores.of_trips), n, self.eps, self._live(worst))
 
-    def _watch(self, time: float) -> None:
-        """Raises or lowers the alert by the score so far."""
-        so_far = self._so_far
-        if so_far is None or time - self.start < SETTLED:
-            return
-        if so_far.score <= self.open_eps:
-            self.alert = self.alert or self.sure(so_far.uncertainty)
-        elif so_far.score > self._closes:
-            self.alert = ""
-
     def describe(self) -> str:
-        """Says in words what is unfamiliar about the last step; empty where there is no memory to compare with."""
-        encoder = self.agent_model.featurizer.encoder
+        """Says in words what is unfamiliar about the last step; empty if there is no memory to compare with."""
+        encoder = self.featurizer.encoder
         if self._last is None or not isinstance(encoder, FamiliarityEncoder):
             return ""
         from astray.explain import counts_in_words, familiar_counts
@@ -383,7 +370,7 @@ class OpenTrip:
     # ---------------------------------------------------------------- saving
 
     def save(self, snapshot: Snapshot) -> None:
-        """Puts everything that changes into a snapshot."""
+        """Puts the state of the trip into a snapshot."""
         path = self.path
         snapshot.put(*(float(self.one.columns[name][0]) for name in ("time", "lat", "lon")))
         snapshot.put_text(self.name)
@@ -398,7 +385,7 @@ class OpenTrip:
 
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
-        """Restores a saved trip; counts its running sums again."""
+        """Restores a saved trip, and counts its running sums again."""
         trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take(), snapshot.text())
         trip.fixes, trip.faults = snapshot.count(), snapshot.count()
         alert = ("", ANOMALY, REVIEW)[snapshot.count()]
@@ -410,7 +397,7 @@ class OpenTrip:
             (snapshot.many(), snapshot.many(), snapshot.many()),
         )
         kept, scored = snapshot.count(), snapshot.count()
-        trip._begin(Rows.of(trip.agent_model.featurizer, snapshot.many(), kept, trip.given))
+        trip._begin(Rows.of(trip.featurizer, snapshot.many(), kept, trip.given))
         if scored:
             trip._count_again(scored)
         trip.alert = alert
@@ -427,8 +414,5 @@ class OpenTrip:
                 count_rows([self.running], [step], keys[None], familiar[None])
             if row + 1 == scored:
                 rows.kept = scored
-                if self.running is None:
-                    self.score_by_rows()
-                else:
-                    _score_so_far([self])
+                _score_so_far([self])
         rows.kept = kept

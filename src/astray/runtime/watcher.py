@@ -1,10 +1,10 @@
-"""Many agents from one stream of JSON lines: fixes in, events out, memory bounded, and no line can stop it.
+"""Many agents from one stream of JSON lines: fixes in, events out, with bounded memory; no bad line can stop it.
 
-``docs/how-to/live.md`` says what a restart guarantees. It rests on this: the state holds the position in the input, the
-number of the last event and every open trip; it is saved whole, and after the events that it knows of are flushed. The
-same lines give the same events under the same numbers, so that events that stand in a file already are found there and
-not written again. The one thing that is not in the input is the clock: a fix refused for being "from the future" may
-be accepted when it is read again.
+``docs/how-to/live.md`` says what a restart guarantees. The reason that it can: the state holds the position in the
+input, the number of the last event and every open trip. It is saved whole, after the events that it counts are flushed.
+The same lines give the same events under the same numbers, so events that are in a file already are found there and not
+written again. Only the clock is not in the input: a fix refused for being "from the future" may be accepted when it is
+read again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import os
 import time as clock
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -53,50 +53,52 @@ def watch(
     save_every: float = 1.0,
     now: Callable[[], float] = clock.time,
 ) -> Summary:
-    """Score the fixes of any number of agents as they come, and write what happens as JSON lines.
+    """Scores the fixes of any number of agents as they come, and writes what happens as JSON lines.
 
     Events are ``score``; ``alert_opened`` and ``alert_closed``; ``trip_ended`` with its final scores; ``fault`` (a fix
-    that is the receiver's fault, a teleport for example); ``refused`` (a line that cannot be used, and why);
-    ``agent_unknown`` (the model has no past trip of it); and ``agent_closed`` (to make room for others). Each has a
-    ``sequence`` number. An alert opens when the trip so far scores low, measured against past trips that were as
-    unfinished, and closes half-way back to normal or with the trip. A trip is looked at about every interval of the
-    model, so a normal one has several chances of an alert: a few more of them have one than are called low in the end.
+    that is a fault of the receiver, for example a teleport); ``refused`` (a line that cannot be used, and why);
+    ``agent_unknown`` (the model has no past trip of the agent); and ``agent_closed`` (to make room for others). Each
+    has a ``sequence`` number. An alert opens when the trip so far scores low, compared with past trips that were cut
+    off in the same way; it closes half-way back to normal, or with the trip. A trip is scored about every interval of
+    the model, so a normal one has several chances of an alert: slightly more normal trips have an alert than score low
+    in the end.
 
     Parameters
     ----------
     model
         A fitted detector; it is only read.
     lines
-        Fixes as JSON lines (see :func:`astray.runtime.json_fixes.parse`): an open file, or anything that gives lines. A
-        line without an agent is of the model's own, if it knows only one.
+        Fixes as JSON lines (see :func:`astray.runtime.json_fixes.parse`): an open file or any iterable of lines. If the
+        model knows only one agent, lines without an agent are of that agent.
     out
-        Where events go: an open file; or the name of one, to which they are appended.
+        An open file for the events, or the name of a file to which they are appended.
     state
-        A file that is kept up to date, to go on from after a restart.
+        A file that is kept up to date, from which a restart continues.
     eps, gamma, false_alarm_rate
-        Other thresholds than the model's own.
+        Thresholds that replace the model's own.
     max_agents
-        Open trips are kept of at most so many agents; those whose last fix is oldest are closed for others, and said.
-        At most a quarter of them are strangers, so that a flood of new names cannot push out those the model knows.
+        The most agents with open trips. To make room for others, the agents whose last fix is oldest are closed, with
+        an event. At most a quarter of the agents are strangers, so that a flood of new names cannot push out those
+        that the model knows.
     max_late
-        A fix may come so many seconds after a newer one of its agent and is put in its place; scores wait for that
-        long. What comes later is refused.
+        A fix may come this many seconds after a newer one of its agent, and is put in its place; scores wait for that
+        long. A fix that comes even later is refused.
     max_early
-        A fix may be so many seconds ahead of this machine's clock.
+        A fix may be this many seconds ahead of this machine's clock.
     stay, stay_radius
         As for :class:`~astray.runtime.Session`.
     scores
-        Say the score of every fix (0), or of an agent at most every so many seconds; None: never.
+        Write the score of an agent's fixes at most every this many seconds; 0 writes every fix, None writes none.
     strangers
-        Whether agents that the model does not know are scored. By default a fleet does: with no history behind it,
-        every trip is for review. A model of one agent refuses them, for it can say nothing of others.
+        Whether to score agents that the model does not know. By default a fleet does: without a history, every trip is
+        for review. A model of one agent refuses them, because it cannot judge others.
     finish
-        Whether trips still open at the end of the input are ended. By default only without a state: with one, the
-        input may go on later.
+        Whether to end the trips that are open at the end of the input. By default only without a state: with one, the
+        input may continue later.
     save_every
-        Seconds between two saves of the state, while lines come in; more where saving takes long.
+        Seconds between two saves of the state while lines come in; more if saving takes long.
     now
-        The clock that says what lies in the future, in seconds since 1970.
+        The clock that says which fixes are from the future, in seconds since 1970.
 
     Examples
     --------
@@ -114,27 +116,28 @@ def watch(
     >>> "trip_ended" in out.getvalue().splitlines()[-1]
     True
     """
-    known = model.fitted
+    strangers = not model.fitted.is_one if strangers is None else strangers
     if false_alarm_rate is not None:
-        level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)  # if it can be promised
+        # Raises an error if the model has too few past trips for this rate.
+        level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}", remedy="give at least 1")
     for name, seconds in (("scores", scores), ("max_late", max_late)):
         if seconds is not None and not 0 <= seconds < math.inf:
             raise DataError(f"{name} is {seconds}", remedy="give seconds, 0 or more")
     kept_in = None if state is None else Path(state)
-    told = "" if kept_in is None else fingerprint(model)
+    of_model = "" if kept_in is None else fingerprint(model)
     with one_thread(), nullcontext() if kept_in is None else alone(kept_in):
-        kept = State.load(kept_in, told) if kept_in is not None and kept_in.exists() else State(told)
+        kept = State.load(kept_in, of_model) if kept_in is not None and kept_in.exists() else State(of_model)
         session: dict[str, Any] = {"reorder": max_late, "stay": stay, "stay_radius": stay_radius}
         session |= {"eps": eps, "gamma": gamma, "false_alarm_rate": false_alarm_rate}
+        opened: AbstractContextManager[Events]
         if isinstance(out, str | os.PathLike):
             _check_output(Path(out), kept_in)
-        with (
-            reopened(Path(out), None if state is None else kept.sequence)
-            if isinstance(out, str | os.PathLike)
-            else nullcontext(Events(out, kept.sequence)) as events,
-        ):
+            opened = reopened(Path(out), None if state is None else kept.sequence)
+        else:
+            opened = nullcontext(Events(out, kept.sequence))
+        with opened as events:
             stream = Stream(
                 model,
                 events,
@@ -143,11 +146,11 @@ def watch(
                 max_agents=max_agents,
                 max_early=max_early,
                 scores=scores,
-                strangers=not known.is_one if strangers is None else strangers,
+                strangers=strangers,
                 now=now,
             )
             saving = _Saving(kept_in, save_every)
-            whole = True  # whether the last line was taken in to its end
+            whole = True  # False while a line is being taken in
             try:
                 for line in kept.position.unread(bounded(lines)):
                     whole = False
@@ -160,14 +163,14 @@ def watch(
                     stream.finish()
                     whole = True
             finally:
-                # An interruption while waiting for input leaves everything in order; within a line it does not.
+                # An interruption while waiting for input leaves everything in order; one within a line does not.
                 if whole:
                     saving.save(stream)
         return stream.summary
 
 
 def _check_output(out: Path, state: Path | None) -> None:
-    """Refuse to append events to what is no file of events."""
+    """Refuses to append events to a device, a folder, or the file of the state."""
     if out.exists() and not out.is_file():
         raise DataError("no file that events could be appended to", place=out, remedy="name a file")
     check_target(out)
@@ -176,7 +179,7 @@ def _check_output(out: Path, state: Path | None) -> None:
 
 
 class _Saving:
-    """When the state is saved: now and then, and at once after an alert, but not more often than it can be afforded."""
+    """Saves the state now and then, and at once after an alert; limits the share of time that saving takes."""
 
     def __init__(self, path: Path | None, every: float) -> None:
         self.path, self.every = path, every

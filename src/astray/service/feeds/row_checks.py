@@ -12,8 +12,7 @@ import msgspec
 
 from astray.core.errors import DataError
 from astray.core.fixes import label, number
-from astray.runtime.fix import read_fix
-from astray.runtime.json_fixes import Refused
+from astray.runtime.json_fixes import Refused, read_fix
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, RefusedRow
 
 WHOLE = -1
