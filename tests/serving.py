@@ -194,11 +194,10 @@ TABLES = {
 
 
 def _reader(running: Running) -> Any:
-    from astray.service.store import Address, open_reader
+    from astray.service.store import Address, connect
 
-    return open_reader(
-        Address(running.folder / "astray.db", None) if running.store is None else Address(None, running.store)
-    )
+    file = None if running.store else running.folder / "astray.db"
+    return connect(Address(file, running.store), write=False)
 
 
 def settled_tables(running: Running) -> dict[str, list[Any]]:

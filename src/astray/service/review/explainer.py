@@ -17,7 +17,7 @@ from astray.scoring.decisions import NORMAL
 from astray.service import served_model
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
-from astray.service.store import Address, Connection, open_reader
+from astray.service.store import Address, Connection, connect
 
 MOST = 10  # explanations requested at a time
 NO_WORDS = "no explanation could be made"
@@ -55,7 +55,7 @@ class Explainer:
     def __call__(self, task: Task) -> Made | None:
         """Explains a trip of the store; returns None if the trip is gone."""
         if self._connection is None:
-            self._connection = open_reader(self._address)
+            self._connection = connect(self._address, write=False)
         with one_thread():
             return explain(self._connection, task)
 

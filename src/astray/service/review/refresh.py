@@ -22,7 +22,7 @@ from astray.service import served_model
 from astray.service.preferences import put_setting
 from astray.service.review.teach import pin, put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
-from astray.service.store import Address, Connection, open_reader
+from astray.service.store import Address, Connection, connect
 
 REFRESHED = "refreshed"  # the setting that holds the time of the last refresh, and the reward's trips
 LEAST_TRIPS = 20  # of an agent, before it is recalibrated
@@ -93,7 +93,7 @@ class Refresher:
 
     def __call__(self, task: Refresh) -> Refresh | None:
         """Does one task; returns None if it had no result."""
-        connection = open_reader(self._address)
+        connection = connect(self._address, write=False)
         try:
             with one_thread():
                 served = served_model.ServedModel.open(connection, task.model)

@@ -18,9 +18,9 @@ from astray.service.feeds.http_feed import Feeds
 from astray.service.responses import Refusal
 from astray.service.review.teach import put_audit
 from astray.service.service import Service
+from astray.service.store import ReadPool
 from astray.service.web import api as _declares_the_operations  # noqa: F401
 from astray.service.web.operations import Backend, refused, routes
-from astray.service.web.read_pool import ReadPool
 from astray.service.web.static_files import page_routes
 
 log = logging.getLogger("astray.serve")

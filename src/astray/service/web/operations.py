@@ -33,8 +33,7 @@ from astray.service.responses import JSON, Refusal
 from astray.service.review.review_queue import TaughtError
 from astray.service.scoring.scorer import Scorer
 from astray.service.service import Service
-from astray.service.store import StoreError
-from astray.service.web.read_pool import ReadPool
+from astray.service.store import ReadPool, StoreError
 
 log = logging.getLogger("astray.serve")
 
