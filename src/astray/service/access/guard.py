@@ -18,12 +18,14 @@ from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from astray.service.access.client_limits import Buckets, Limits
 from astray.service.access.login_sessions import Sessions, cookie_header, cookie_of
 from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
 from astray.service.feeds import FORMATS
-from astray.service.responses import Answer, App, Message, Receive, Refusal, Scope, Send, send_answer
+from astray.service.responses import Refusal
 
 FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
 FRESH = 2.0  # seconds after which the tokens are read again
@@ -74,7 +76,7 @@ class Guard:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         tokens: Callable[[], Tokens] = Tokens,
         standing: Standing | None = None,
         limits: Limits | None = None,
@@ -100,16 +102,16 @@ class Guard:
         try:
             if counted and self._under_way > self.limits.requests:
                 raise Refusal(429, "too many requests at once", "try again later", headers={"retry-after": "1"})
-            answer = await self._checked(scope, receive, send)
+            response = await self._checked(scope, receive, send)
         except Refusal as refusal:
-            answer = refusal.answer
+            response = refusal.response
         finally:
             self._under_way -= counted
-        if answer is not None:
-            await send_answer(send, answer)
+        if response is not None:
+            await response(scope, receive, send)
 
-    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
-        """Checks a request and hands it on; or returns its answer."""
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """Checks a request and hands it on; or returns the response to it."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         token = _without_token(scope)
         path, method = scope["path"], scope["method"]
@@ -159,29 +161,30 @@ class Guard:
         self.audit(client, "wrong token")
         raise Refusal(401, "there is no such token", "astray serve token add makes one", headers=_challenge(path))
 
-    def _log_in(self, body: bytes, client: str) -> Answer:
+    def _log_in(self, body: bytes, client: str) -> Response:
         try:
             token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
             raise Refusal(422, "this is no login", 'send {"token": "..."}') from fault
         if self._is_open():
-            return Answer(204, b"", {})
+            return Response(status_code=204)
         identity = self._tokens.owner(token)
         if identity is None:
             self._fail(client, "/login")
         self.audit(identity.name, "login")
-        return Answer(
-            204, b"", {"set-cookie": cookie_header(self._sessions.open(digest_of(token)), tls=self.standing.tls)}
-        )
+        return self._with_cookie(self._sessions.open(digest_of(token)))
 
-    def _log_out(self, headers: dict[str, str]) -> Answer:
+    def _log_out(self, headers: dict[str, str]) -> Response:
         cookie = cookie_of(headers.get("cookie", ""))
         shown = self._sessions.token(cookie)
         identity = None if shown is None else self._tokens.owner_of_digest(shown)
         self._sessions.close(cookie)
         if identity is not None:
             self.audit(identity.name, "logout")
-        return Answer(204, b"", {"set-cookie": cookie_header("", tls=self.standing.tls)})
+        return self._with_cookie("")
+
+    def _with_cookie(self, cookie: str) -> Response:
+        return Response(status_code=204, headers={"set-cookie": cookie_header(cookie, tls=self.standing.tls)})
 
     # ---------------------------------------------------------------- the request
 

@@ -191,7 +191,7 @@ def json_response(value: Any) -> Response:
 def refused(error: Exception) -> Response:
     """Returns the response to a request that cannot be served."""
     if isinstance(error, Refusal):
-        return Response(error.answer.body, error.answer.status, error.answer.headers)
+        return error.response
     if isinstance(error, StoreError):
         log.error("%s", error)
         return refused(_refusal(503, error, headers={"retry-after": "5"}))
