@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from astray.service.batches import Batch, FeedFix, Receipt
-from astray.service.feeds import FORMATS
+from astray.service.feeds import FEEDS, FORMATS
 from astray.service.feeds.feed_answers import REFUSED_HEADER
 from astray.service.feeds.row_checks import Sent
 
-FEEDS = Path(__file__).parents[1] / "data" / "feeds"
-GOLDEN = {path.stem: json.loads(path.read_text("utf-8"))["cases"] for path in sorted(FEEDS.glob("*.json"))}
+CASE_FILES = sorted((Path(__file__).parents[1] / "data" / "feeds").glob("*.json"))
+GOLDEN = {path.stem: json.loads(path.read_text("utf-8"))["cases"] for path in CASE_FILES}
 CASES = [pytest.param(name, case, id=f"{name}: {case['says']}") for name, cases in GOLDEN.items() for case in cases]
 
 
@@ -85,16 +85,15 @@ def test_an_overland_batch_of_a_thousand_points_is_read_without_a_table_for_each
 def test_the_sender_settings_in_the_documentation_work():
     """Every address of the page is one that is served, and what its applications put into it is understood."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "feeds.md").read_text("utf-8")
-    served = {path for form in FORMATS.values() for path in form.paths if "{" not in path}
+    served = set(FEEDS)
     addresses = [urlsplit(one) for one in re.findall(r"https://gps\.example\.org/[^\s'`<]+", page)]
     assert {one.path.removesuffix("/TOKEN") for one in addresses} == served
     values = {"%LAT": "41.15", "%LON": "-8.61", "%TIMESTAMP": "1763380000", "%ACC": "9"}
     values |= {"{0}": "41.15", "{1}": "-8.61", "{2}": "1763380000000", "{3}": "1", "{4}": "80", "{5}": "0"}
     for one in addresses:
         query = {name: values.get(value[0], value[0]) for name, value in parse_qs(one.query).items()}
-        form = next(form for form in FORMATS.values() if one.path.removesuffix("/TOKEN") in form.paths)
         if query:
-            (fix,) = form.decode(Sent(b"", query, {}, 1_763_380_100.0)).fixes
+            (fix,) = FEEDS[one.path.removesuffix("/TOKEN")].decode(Sent(b"", query, {}, 1_763_380_100.0)).fixes
             assert fix[:4] == ("ana", 1763380000.0, 41.15, -8.61)
 
 

@@ -16,8 +16,7 @@ import uvicorn
 from astray.core.errors import AstrayError
 from astray.core.settings import Settings
 from astray.service.access import tokens as access
-from astray.service.access.client_limits import Limits as ClientLimits
-from astray.service.access.connection_limits import bounded
+from astray.service.access.client_limits import ClientLimits, bounded
 from astray.service.access.guard import Standing
 from astray.service.alerts.outbox import Outbox
 from astray.service.alerts.outlets import Means

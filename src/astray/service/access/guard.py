@@ -21,13 +21,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from astray.service.access.client_limits import Buckets, Limits
+from astray.service.access.client_limits import Buckets, ClientLimits
 from astray.service.access.login_sessions import Sessions, cookie_header, cookie_of
 from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
-from astray.service.feeds import FORMATS
+from astray.service.feeds import FEEDS
 from astray.service.responses import Refusal
 
-FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
 FRESH = 2.0  # seconds after which the tokens are read again
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CLOSED = ("/api/", "/metrics", "/openapi")  # need a token, like the feeds; pages and their files hold no data
@@ -79,11 +78,11 @@ class Guard:
         app: ASGIApp,
         tokens: Callable[[], Tokens] = Tokens,
         standing: Standing | None = None,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
         audit: Callable[[str, str], None] = lambda who, what: None,
     ) -> None:
         self.app, self.audit = app, audit
-        self.standing, self.limits = standing or Standing(), limits or Limits()
+        self.standing, self.limits = standing or Standing(), limits or ClientLimits()
         self._load, self._tokens, self._loaded = tokens, tokens(), time.monotonic()
         self._requests = Buckets(self.limits.rate, self.limits.burst, self.limits.clients)
         self._failures = Buckets(1 / 6, self.limits.failures, self.limits.clients)

@@ -18,24 +18,27 @@ from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain_j
 from astray.service.feeds.feed_answers import empty_list, listed, listed_strictly, result_ok
 from astray.service.feeds.row_checks import Sent
 
-__all__ = ["FORMATS", "Format"]
+__all__ = ["FEEDS", "FORMATS", "Format"]
 
 
 class Format(NamedTuple):
-    """A format: the addresses and methods that take it, its decoder and its answer."""
+    """A format: the address and the methods that take it, its decoder and its answer."""
 
-    paths: tuple[str, ...]
+    path: str
     methods: tuple[str, ...]
     decode: Callable[[Sent], Batch]
     answer: Callable[[Receipt], Response]
 
 
 FORMATS: Mapping[str, Format] = {
-    "owntracks": Format(("/pub",), ("POST",), owntracks.decode, empty_list),
-    "overland": Format(("/overland",), ("POST",), overland.decode, result_ok),
-    "osmand": Format(("/osmand", "/osmand/{token}"), ("GET", "POST"), osmand.decode, listed),
-    "traccar": Format(("/traccar",), ("POST",), traccar.decode, listed),
-    "gpslogger": Format(("/gpslogger",), ("GET", "POST"), gpslogger.decode, listed),
-    "plain": Format(("/api/fixes",), ("POST",), plain_json.decode, listed_strictly),
+    "owntracks": Format("/pub", ("POST",), owntracks.decode, empty_list),
+    "overland": Format("/overland", ("POST",), overland.decode, result_ok),
+    "osmand": Format("/osmand", ("GET", "POST"), osmand.decode, listed),
+    "traccar": Format("/traccar", ("POST",), traccar.decode, listed),
+    "gpslogger": Format("/gpslogger", ("GET", "POST"), gpslogger.decode, listed),
+    "plain": Format("/api/fixes", ("POST",), plain_json.decode, listed_strictly),
 }
 """Every format by its name."""
+
+FEEDS: Mapping[str, Format] = {form.path: form for form in FORMATS.values()}
+"""Every format by its address, to which a sender may append its token (``/osmand/TOKEN``)."""

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from astray.service.access.tokens import EVERYBODY, Identity, narrowed
 from astray.service.batches import Busy, Receipt
-from astray.service.feeds import FORMATS, Format
+from astray.service.feeds import FEEDS, Format
 from astray.service.feeds.row_checks import Sent
 from astray.service.responses import Refusal
 from astray.service.service import Service
@@ -55,17 +55,16 @@ class Feeds:
     service
         Takes the fixes.
     app
-        Answers all other requests. The guard has read the whole body of a request before it comes here.
+        Answers all other requests. The guard stands before both: it has taken tokens out of paths and has read
+        the whole body.
     """
 
     def __init__(self, service: Service, app: ASGIApp) -> None:
         self.service, self.app, self._waiters = service, app, Waiters()
-        # The guard has taken tokens out of paths.
-        self._forms = {path: form for form in FORMATS.values() for path in form.paths if "{" not in path}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        form = self._forms.get(scope["path"]) if scope["type"] == "http" else None
+        form = FEEDS.get(scope["path"]) if scope["type"] == "http" else None
         if form is None:
             await self.app(scope, receive, send)
             return

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from astray.service.access import tokens as access
-from astray.service.access.client_limits import Limits
+from astray.service.access.client_limits import ClientLimits
 from astray.service.access.guard import Guard, Standing
 from astray.service.feeds.http_feed import Feeds
 from astray.service.responses import Refusal
@@ -33,7 +33,7 @@ def application(
     folder: Path,
     *,
     standing: Standing | None = None,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     given: tuple[str, ...] = (),
 ) -> Guard:
     """Returns the application for an ASGI server.
