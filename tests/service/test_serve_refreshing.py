@@ -227,13 +227,13 @@ def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_
         assert last is not None
         assert last.trips == len(past)
         # The process is gone, and the next time it is agents that are measured anew.
-        live.until(lambda: live.service._refreshing is None and live.service.refresher._pool is None)
+        live.until(lambda: not live.service._refreshing and live.service.refresher._pool is None)
         checksum = "SELECT checksum FROM memories WHERE agent = 'p00'"
         was = live.reader.value(checksum)
         live.service.write(lambda connection: note_refresh(connection, Last(0.0, 10_000))).result(60)
         live.until(lambda: live.reader.value(checksum) != was)
         assert served_model.version_in_use(live.reader) == 2
-        # A trip of the first model is explain by the one in use.
+        # A trip of the first model is explained by the one in use.
         name = past.agent("p00").ids[0]
         told_of = live.service.explainer.submit(Task(*name)).result(60)
         assert told_of is not None
