@@ -76,13 +76,12 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        tokens: Callable[[], Tokens] = Tokens,
-        standing: Standing | None = None,
-        limits: ClientLimits | None = None,
-        audit: Callable[[str, str], None] = lambda who, what: None,
+        tokens: Callable[[], Tokens],
+        standing: Standing,
+        limits: ClientLimits,
+        audit: Callable[[str, str], None],
     ) -> None:
-        self.app, self.audit = app, audit
-        self.standing, self.limits = standing or Standing(), limits or ClientLimits()
+        self.app, self.audit, self.standing, self.limits = app, audit, standing, limits
         self._load, self._tokens, self._loaded = tokens, tokens(), time.monotonic()
         self._requests = Buckets(self.limits.rate, self.limits.burst, self.limits.clients)
         self._failures = Buckets(1 / 6, self.limits.failures, self.limits.clients)

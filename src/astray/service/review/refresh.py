@@ -20,7 +20,7 @@ from astray.core.trajectories import Trajectories
 from astray.model.shared_training import GoingOnConfig, go_on
 from astray.service import served_model
 from astray.service.preferences import put_setting
-from astray.service.review.teach import pin, put_audit
+from astray.service.scoring.event_rows import put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, connect
 
@@ -156,13 +156,13 @@ def swap_in(scorer: Scorer, made: Refresh) -> None:
 def _swap_scale(scorer: Scorer, made: Recalibration) -> None:
     entry = scorer.served.tables.entry(made.agent)
     if entry is not None and entry.checksum == made.before:
-        pin(scorer, made.agent)
+        scorer.pin(made.agent)
         scorer.served.memories[made.agent] = scorer.served.memories.codec.unpack(made.data)
 
 
 def _swap_reward(scorer: Scorer, made: NewReward) -> None:
     for (agent,) in scorer.connection.rows("SELECT agent FROM agents WHERE trip IS NOT NULL"):
-        pin(scorer, str(agent))
+        scorer.pin(str(agent))
     version = scorer.version + 1
     tables = served_model.CachedTables(scorer.connection, version)
     with tables.changing() as change:

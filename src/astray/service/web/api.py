@@ -17,8 +17,7 @@ from astray.service.responses import JSON, Refusal
 from astray.service.review.erasure import erase
 from astray.service.review.explainer import Task, unpacked
 from astray.service.review.review_queue import give_verdict, undo_verdict
-from astray.service.review.teach import put_audit
-from astray.service.scoring.event_rows import trip_name, trip_of
+from astray.service.scoring.event_rows import put_audit, trip_name, trip_of
 from astray.service.scoring.scorer import Scorer
 from astray.service.web import health as health_queries
 from astray.service.web import queries

@@ -81,9 +81,9 @@ def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> 
 
 
 def _feeds(connection: Connection, where: str, values: Sequence[Any], now: float) -> list[Json]:
-    asked = f"SELECT agent, time, delay, zone, n FROM agents WHERE {where} ORDER BY arrived DESC LIMIT ?"
+    asked = f"SELECT agent, time, delay, zone FROM agents WHERE {where} ORDER BY arrived DESC LIMIT ?"
     found = []
-    for agent, time, delay, zone, _ in connection.rows(asked, (*values, FEEDS)):
+    for agent, time, delay, zone in connection.rows(asked, (*values, FEEDS)):
         today = connection.value("SELECT count(*) FROM fixes WHERE agent = ? AND time > ?", (agent, now - 86_400.0))
         found.append(
             {"agent": agent, "time": time, "local": zone_of(zone).iso(time), "delay": round(delay, 1), "fixes": today}

@@ -13,9 +13,9 @@ import polars as pl
 from astray.core.trajectories import Trajectories
 from astray.core.writers import moments, table_writer
 from astray.service.scoring.event_rows import Alert
-from astray.service.scoring.scorer import stored_trip
+from astray.service.scoring.scorer import TRIP, trip_by_name
 from astray.service.store import Connection, Store
-from astray.service.web.queries import TRIP, among
+from astray.service.web.queries import among
 
 FORMATS = {
     "csv": "text/csv; charset=utf-8",
@@ -110,8 +110,4 @@ NOTHING = Trajectories.from_fixes(time=[], lat=[], lon=[])
 
 def _trip_of(connection: Connection, row: dict[str, Any]) -> Trajectories | None:
     """Returns the trip of a row: of an alert the trip it is about, of a review the first one."""
-    name = row["trip"] if "trip" in row else json.loads(row["trips"])[0]
-    asked = "SELECT started, ended FROM trips WHERE agent = ? AND trip = ?"
-    times = connection.row(asked, (row["agent"], name))
-    found = None if times is None else stored_trip(connection, row["agent"], name, *times)
-    return found if found is not None and found.n_rows else None
+    return trip_by_name(connection, row["agent"], row["trip"] if "trip" in row else json.loads(row["trips"])[0])
