@@ -125,7 +125,7 @@ def test_a_message_that_was_not_stored_comes_again_after_a_kill(broker: Mosquitt
         for done in log.waiting[:4]:
             done(Receipt(1, []))
         time.sleep(0.3)
-    publish(broker.port, ("fleet/10", fix(10)))  # while nobody is there
+    publish(broker.port, ("fleet/10", fix(10)))  # while no feed is connected
     later = Log()
     with feeding(broker.port, later, "fleet", version):
         until(lambda: len(later.batches) >= 7)

@@ -410,7 +410,7 @@ def test_kills_lose_no_message_and_do_not_change_its_key(tmp_path: Path, receive
         until(lambda before=before: len(receiver.got) >= before + 2 or set(receiver.keys) == expected)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert rounds > 2, "it was killed under way"
+    assert rounds > 2, "it was killed while it sent"
     store = open_store(tmp_path)
     with delivering(store):
         until(lambda: outbox_state(store.writer)["waiting"] == 0)

@@ -29,7 +29,7 @@ BATCH = 1000  # fixes per message
 SECONDS = 30.0  # for the last day
 STEP = 0.25  # seconds between two messages of the last day
 REST = 900.0  # seconds between two trips, at least
-PAUSE = 60.0  # seconds of a time in which nobody moves that are played
+PAUSE = 60.0  # a longer time in which nobody moves is cut to this many seconds
 
 Say = Callable[[str], None]
 
@@ -122,7 +122,7 @@ def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> N
 
 
 def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, int]]:
-    """Yields the first and last fix of each message; cuts times short in which nobody moves."""
+    """Yields the first and last fix of each message; shortens times in which nobody moves."""
     clock = np.concatenate([[0.0], np.cumsum(np.minimum(np.diff(times), PAUSE))])
     ends = np.linspace(0.0, clock[-1] + 1e-6, max(1, round(seconds / STEP)) + 1)[1:]
     positions = np.searchsorted(clock, ends)

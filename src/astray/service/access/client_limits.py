@@ -93,7 +93,7 @@ def bounded(limits: ClientLimits) -> type[HttpToolsProtocol]:
                 self.transport.abort()
 
         def on_headers_complete(self) -> None:
-            """Goes on with a request whose head is complete."""
+            """Stops waiting: the head of a request is complete."""
             self._stop_waiting()
             super().on_headers_complete()
 

@@ -1,4 +1,4 @@
-"""Delivers messages, which stay in the store until they have arrived, even if the service is killed meanwhile.
+"""Delivers messages, which stay in the store until they have arrived, even if the service is killed in between.
 
 The outbox writes down each attempt before it makes it. So after a kill it sends the message again, with the same key;
 where an outlet has no room for a key, the message says that it is a repetition.
@@ -70,7 +70,7 @@ class Outbox:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops when the messages under way have arrived or failed."""
+        """Stops when the messages being sent have arrived or failed."""
         self._stopped.set()
         self._thread.join()
         self._pool.shutdown()
@@ -110,7 +110,7 @@ class Outbox:
             )
         )
         if not begun.result():
-            return True  # the agent was erased meanwhile
+            return True  # its agent was erased
         try:
             deliver(one.outlet, Delivery(one.key, one.message, one.attempts > 0), self._means)
         except NotDelivered as failure:

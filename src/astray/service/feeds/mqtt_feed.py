@@ -209,7 +209,7 @@ class MqttFeed:
             else:
                 client.ack(mid, qos)
 
-        if message.retain:  # how things stood, which every new subscription is told: no fix that is new
+        if message.retain:  # an old state that the broker repeats to each new subscriber, not a new fix
             acknowledge()
             return
         if qos == 0:
