@@ -16,18 +16,7 @@ JSON = "application/json"
 class Refusal(Exception):
     """A request that the service does not serve, with its ``response``.
 
-    Parameters
-    ----------
-    status
-        The HTTP status.
-    reason, remedy
-        What is wrong, and what the client can do about it.
-    headers
-        Further headers of the response.
-    field
-        The part of the request that is wrong, if it is one.
-    more
-        Further members of the body, beside ``error``.
+    ``field`` is the part of the request that is wrong; ``more`` are members of the body beside ``error``.
     """
 
     def __init__(

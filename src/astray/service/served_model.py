@@ -19,7 +19,7 @@ from astray.model.memories import Memories
 from astray.model.observing import Question, answer, drift_of, questions_of
 from astray.model.store import Entry, Tables, TablesChange, checksum
 from astray.runtime.trip import OpenTrip
-from astray.service.preferences import put_setting
+from astray.service.preferences import put_setting, setting
 from astray.service.store import Connection
 
 VERSION = "model version"  # the setting that says which model is in use
@@ -66,7 +66,7 @@ def blank_model() -> Detector:
 def begin(connection: Connection, model: Path | None) -> None:
     """Puts a model into a store that has none yet: that of a file, or one without agents."""
     source = "" if model is None else checksum("model", model.read_bytes()).hex()
-    known = connection.value("SELECT value FROM settings WHERE name = ?", (SOURCE,))
+    known = setting(connection, SOURCE)
     if known is not None:
         if source not in ("", known):
             raise DataError(
@@ -140,7 +140,7 @@ class ServedModel:
         return Lesson(became, questions_of(agent, memory), drift)
 
     def _knows_as_then(self, agent: str, was: OpenTrip) -> bool:
-        """Returns True if the memory of an agent, the reward and the popularity are those of when an open trip began."""
+        """Returns True if the memory of an agent, reward and popularity have not changed since its trip began."""
         memory, then = self.memories.peek(agent), was.agent_model.featurizer
         counts = Memory() if memory is None else memory.counts
         is_same = counts is then.memory or not (len(counts) or len(then.memory))
@@ -183,7 +183,7 @@ class ServedModel:
 
 def version_in_use(connection: Connection) -> int:
     """Returns the version of the model that new trips are scored by."""
-    return int(connection.value("SELECT value FROM settings WHERE name = ?", (VERSION,)))
+    return int(setting(connection, VERSION) or 0)
 
 
 class Lesson(NamedTuple):

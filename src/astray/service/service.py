@@ -63,33 +63,16 @@ _Item = _Fixes | _Request
 
 
 class Service:
-    """Takes batches from feeds and requests from pages; one thread works on all of them, in the order they came.
+    """Takes batches from feeds and requests from pages; one thread works on all of them, in the order they came."""
 
-    Parameters
-    ----------
-    store
-        Holds the model; see :func:`astray.service.served_model.begin`.
-    limits
-        Bounds of the scorer.
-    room
-        The most batches and requests that may be queued.
-    address
-        The address of the page, for links in messages.
-    refresh_hours
-        The time between two refreshes of the model; 0: never.
-    """
+    room = 2000  # batches and requests that may be queued
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        limits: Limits | None = None,
-        room: int = 2000,
-        address: str = "",
-        refresh_hours: float = 24.0,
+        self, store: Store, *, limits: Limits | None = None, address: str = "", refresh_hours: float = 24.0
     ) -> None:
-        self.store, self.limits, self.room, self.address = store, limits or Limits(), room, address
-        self.refresh_hours = refresh_hours
+        self.store, self.limits = store, limits or Limits()
+        self.address = address  # of the page, for links in messages
+        self.refresh_hours = refresh_hours  # between two refreshes of the model; 0: never
         self.hub = Hub()
         self.started = clock.time()
         self.fixes = self.groups = self.duplicates = 0
@@ -123,13 +106,7 @@ class Service:
     # ---------------------------------------------------------------- for other threads
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Queues a batch; the scoring thread calls ``done`` when the batch is on the disk.
-
-        Raises
-        ------
-        Busy
-            If too much is queued already.
-        """
+        """Queues a batch, or raises Busy; the scoring thread calls ``done`` when the batch is on the disk."""
         if self.waiting >= self.room:
             raise Busy("more fixes are queued than can be scored", remedy="send them again later")
         self._queue.put(_Fixes(batch, done))

@@ -59,18 +59,10 @@ class Standing:
 
 
 class Guard:
-    """Lets requests pass, or refuses them.
+    """Lets requests pass to ``app``, which finds the client as ``scope["state"]["identity"]``, or refuses them.
 
-    Parameters
-    ----------
-    app
-        The application behind the guard. It finds the client as ``scope["state"]["identity"]``.
-    tokens
-        Reads the tokens; called at most every two seconds.
-    standing, limits
-        How clients reach the service, and how much it takes from them.
-    audit
-        Called with who and what at every login, logout and wrong token.
+    It reads the ``tokens`` at most every two seconds, and calls ``audit`` with who and what at every login, logout and
+    wrong token.
     """
 
     def __init__(

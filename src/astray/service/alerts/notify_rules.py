@@ -44,23 +44,9 @@ def decide(
 ) -> Decision:
     """Decides whether an alert is sent: first by the reasons against it, then by the agent's quiet hours.
 
-    Parameters
-    ----------
-    alert
-        The alert.
-    past
-        The alerts of the last seven days, of all agents; older ones do not matter.
-    preferences
-        The budget and the quiet hours.
-    now
-        The time by the clock of this machine.
-    zone
-        The time zone of the agent.
-    paused_until
-        Until when the alerts of this agent are paused, if they are.
+    ``past`` are the alerts of the last seven days, of all agents; ``zone`` is the time zone of the alert's agent, and
+    ``paused_until`` the end of a pause of its alerts.
 
-    Examples
-    --------
     >>> opened = 1372636858.0
     >>> alert = Alert("1", "ana", "2013-07-01T00:00:58Z", opened, opened, None, "anomaly", "never began here before")
     >>> decide(alert, [], Preferences(), 1372636900.0, Zone("Europe/Lisbon"))

@@ -43,22 +43,10 @@ class Waiting(NamedTuple):
 
 
 class Outbox:
-    """Delivers messages in a thread.
+    """Delivers the messages of a store, in a thread; ``write`` is that of the service, ``seed`` spreads attempts."""
 
-    Parameters
-    ----------
-    store
-        Holds the messages.
-    write
-        Runs a function with the connection that writes; see ``Service.write``.
-    means
-        What the outlets need beside their addresses.
-    seed
-        Seeds the generator that spreads the attempts.
-    """
-
-    def __init__(self, store: Store, write: Write, means: Means | None = None, seed: int | None = None) -> None:
-        self._store, self._write, self._means = store, write, means or Means()
+    def __init__(self, store: Store, write: Write, means: Means, seed: int | None = None) -> None:
+        self._store, self._write, self._means = store, write, means
         self._chance = np.random.default_rng(seed)
         self._stopped = threading.Event()
         self._busy: set[OutletAddress] = set()

@@ -63,13 +63,7 @@ class NotDelivered(Exception):
 
 
 def deliver(outlet: OutletAddress, delivery: Delivery, means: Means) -> None:
-    """Delivers a message.
-
-    Raises
-    ------
-    NotDelivered
-        If the message did not arrive, as far as the service knows.
-    """
+    """Delivers a message; raises :class:`NotDelivered` if it did not arrive, as far as the service knows."""
     try:
         OUTLETS[outlet.kind].send(outlet.to, delivery, means)
     except NotDelivered:

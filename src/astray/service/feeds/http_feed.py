@@ -48,15 +48,9 @@ class Waiters:
 
 
 class Feeds:
-    """Answers requests of feeds, and hands all others on (ASGI).
+    """Answers requests of feeds, and hands all others to ``app`` (ASGI).
 
-    Parameters
-    ----------
-    service
-        Takes the fixes.
-    app
-        Answers all other requests. The guard stands before both: it has taken tokens out of paths and has read
-        the whole body.
+    The guard stands before it: it has taken tokens out of paths, and has read the whole body.
     """
 
     def __init__(self, service: Service, app: ASGIApp) -> None:

@@ -123,15 +123,7 @@ class Broker(NamedTuple):
 
 
 class MqttFeed:
-    """Hands fixes from a broker to the service.
-
-    Parameters
-    ----------
-    url
-        The broker, as :meth:`Broker.of` takes it.
-    submit
-        Takes a batch, and calls back when it is on the disk; see ``Service.submit``.
-    """
+    """Hands fixes from a broker to the service, by its method ``submit``."""
 
     def __init__(self, url: str, submit: Submit) -> None:
         self.broker = Broker.of(url)

@@ -19,7 +19,7 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.model.shared_training import GoingOnConfig, go_on
 from astray.service import served_model
-from astray.service.preferences import put_setting
+from astray.service.preferences import put_setting, setting
 from astray.service.scoring.event_rows import put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, connect
@@ -59,7 +59,7 @@ class Last(msgspec.Struct):
 
 def last_refresh(connection: Connection) -> Last | None:
     """Reads the last refresh; None if there was none."""
-    found = connection.value("SELECT value FROM settings WHERE name = ?", (REFRESHED,))
+    found = setting(connection, REFRESHED)
     return None if found is None else msgspec.json.decode(found, type=Last)
 
 

@@ -35,18 +35,9 @@ def application(
     limits: ClientLimits,
     given: tuple[str, ...],
 ) -> Guard:
-    """Returns the application for an ASGI server.
+    """Returns the application for an ASGI server: a started service, behind the guard.
 
-    Parameters
-    ----------
-    service
-        The service, started.
-    folder
-        Where files that the settings name are looked for.
-    standing, limits
-        How clients reach the service, and how much it takes from them.
-    given
-        Tokens of the command line, beside those in the store.
+    ``folder`` holds the files that the settings name; ``given`` are the tokens of the command line.
     """
     readers = ReadPool(service.store)
     handlers = {HTTPException: _not_routed, Exception: _broken}

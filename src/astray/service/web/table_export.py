@@ -64,7 +64,7 @@ def export(
         path = Path(folder) / f"{table}.{ending}"
         connection = store.reader()
         try:
-            write_rows(connection, path, table, only, since, until)
+            _write_rows(connection, path, table, only, since, until)
         finally:
             connection.close()
         with open(path, "rb") as file:
@@ -72,13 +72,13 @@ def export(
                 yield piece
 
 
-def write_rows(
+def _write_rows(
     connection: Connection,
     path: Path,
     table: str,
-    only: Sequence[str] | None = None,
-    since: float | None = None,
-    until: float | None = None,
+    only: Sequence[str] | None,
+    since: float | None,
+    until: float | None,
 ) -> None:
     """Writes a table to a file in the format of its ending; times are date-times in UTC."""
     columns, times, key = TABLES[table]
@@ -94,10 +94,12 @@ def write_rows(
         offset = 0
         while True:
             rows = connection.rows(asked, (*values, *bounds, part, offset))
-            trips = [_trip_of(connection, dict(zip(columns, row, strict=True))) for row in rows] if lines else []
-            shown = [row for row, trip in zip(rows, trips, strict=True) if trip is not None] if lines else rows
-            if shown or not offset:
+            shown, found = rows, []
+            if lines:  # a row whose trip is gone has no line
+                trips = [_trip_of(connection, dict(zip(columns, row, strict=True))) for row in rows]
+                shown = [row for row, trip in zip(rows, trips, strict=True) if trip is not None]
                 found = [trip for trip in trips if trip is not None]
+            if shown or not offset:
                 frame = moments(pl.DataFrame(shown, columns, orient="row"), *times)
                 write(frame, Trajectories.concat(found) if found else NOTHING)
             if len(rows) < part:
