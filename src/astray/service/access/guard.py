@@ -91,7 +91,7 @@ class Guard:
         self._under_way += counted
         try:
             if counted and self._under_way > self.limits.requests:
-                raise Refusal(429, "too many requests at once", "try again later", headers={"retry-after": "1"})
+                raise _too_often("too many requests at once", "try again later", 0.0)
             response = await self._checked(scope, receive, send)
         except Refusal as refusal:
             response = refusal.response
@@ -137,17 +137,20 @@ class Guard:
             self._tokens, self._loaded = self._load(), time.monotonic()
         offered = token or _offered(headers.get("authorization", ""))
         if offered is None:
-            shown = self._sessions.token(cookie_of(headers.get("cookie", "")))
-            return None if shown is None else self._tokens.owner_of_digest(shown)
+            return self._logged_in(cookie_of(headers.get("cookie", "")))
         identity = self._tokens.owner(offered)
         if identity is None and not self._is_open():
             self._fail(client, path)
         return identity
 
+    def _logged_in(self, cookie: str) -> Identity | None:
+        digest = self._sessions.token(cookie)
+        return None if digest is None else self._tokens.owner_of_digest(digest)
+
     def _fail(self, client: str, path: str) -> NoReturn:
         wait = self._failures.wait(client, time.monotonic())
         if wait:
-            raise Refusal(429, "too many wrong tokens", "try again later", headers={"retry-after": str(int(wait) + 1)})
+            raise _too_often("too many wrong tokens", "try again later", wait)
         self.audit(client, "wrong token")
         raise Refusal(401, "there is no such token", "astray serve token add makes one", headers=_challenge(path))
 
@@ -166,8 +169,7 @@ class Guard:
 
     def _log_out(self, headers: dict[str, str]) -> Response:
         cookie = cookie_of(headers.get("cookie", ""))
-        shown = self._sessions.token(cookie)
-        identity = None if shown is None else self._tokens.owner_of_digest(shown)
+        identity = self._logged_in(cookie)
         self._sessions.close(cookie)
         if identity is not None:
             self.audit(identity.name, "logout")
@@ -188,9 +190,7 @@ class Guard:
     def _spend(self, client: str) -> None:
         wait = self._requests.wait(client, time.monotonic())
         if wait:
-            raise Refusal(
-                429, "too many requests", "send several fixes in one", headers={"retry-after": str(int(wait) + 1)}
-            )
+            raise _too_often("too many requests", "send several fixes in one", wait)
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """Reads the whole body, within the limits."""
@@ -281,6 +281,10 @@ def _part(message: Message) -> bytes:
     if message["type"] == "http.disconnect":
         raise Refusal(400, "the body is not complete", "send the whole body")
     return bytes(message.get("body", b""))
+
+
+def _too_often(reason: str, remedy: str, wait: float) -> Refusal:
+    return Refusal(429, reason, remedy, headers={"retry-after": str(int(wait) + 1)})
 
 
 def _too_large(most: int) -> Refusal:

@@ -24,7 +24,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
+from astray.core.errors import AstrayError
 from astray.service.access.tokens import is_loopback
+from astray.service.feeds.mqtt_feed import Broker
 
 TIMEOUT = 10.0  # seconds for a connection, and for each answer
 TRY_AGAIN = frozenset({408, 409, 425, 429})  # refusals that may pass
@@ -205,9 +207,6 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
 
 def mqtt(to: str, delivery: Delivery, means: Means) -> None:
     """Publishes under ``TOPIC/ALERT``, retained: who subscribes later gets the state of each alert."""
-    from astray.core.errors import AstrayError
-    from astray.service.feeds.mqtt_feed import Broker
-
     url = to if "://" in to else means.mqtt
     if url is None:
         raise NotDelivered("the service knows no broker; give mqtt://HOST/TOPIC", final=True)
