@@ -89,6 +89,15 @@ def test_temporary_refusals_are_tried_again_and_final_ones_are_not(receiver: Rec
     other.server_close()
 
 
+@pytest.mark.parametrize("wait", ["\u00b2", "soon", "-1", "9" * 400])
+def test_a_strange_time_to_wait_does_not_make_a_temporary_refusal_final(receiver: Receiver, wait: str):
+    receiver.answers = [(503, {"Retry-After": wait})]
+    with pytest.raises(NotDelivered, match="answered 503") as failed:
+        send("webhook", receiver.url)
+    assert not failed.value.final
+    assert failed.value.wait <= 86_400
+
+
 def test_a_server_that_never_answers_is_given_up(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("astray.service.alerts.outlets.TIMEOUT", 0.2)
     receiver.delay = 1.0

@@ -196,7 +196,7 @@ class Guard:
         """Reads the whole body, within the limits."""
         most = self.limits.body
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > most:
+        if not length.isdecimal() or int(length) > most:
             raise _too_large(most)
         try:
             async with asyncio.timeout(self.limits.body_seconds):

@@ -156,7 +156,7 @@ def _refused(answer: http.client.HTTPResponse) -> NoReturn:
     if 300 <= status < 400:
         raise NotDelivered(f"answered {status}: redirects are not followed", final=True)
     waited = answer.getheader("Retry-After", "")
-    wait = float(waited) if waited.isdigit() else 0.0
+    wait = float(waited) if waited.isdecimal() else 0.0
     raise NotDelivered(
         f"answered {status}", final=400 <= status < 500 and status not in TRY_AGAIN, wait=min(wait, 86_400)
     )
