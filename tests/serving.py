@@ -194,10 +194,9 @@ TABLES = {
 
 
 def _reader(running: Running) -> Any:
-    from astray.service.store import Address, connect
+    from astray.service.store import connect
 
-    file = None if running.store else running.folder / "astray.db"
-    return connect(Address(file, running.store), write=False)
+    return connect(running.store or running.folder / "astray.db", write=False)
 
 
 def settled_tables(running: Running) -> dict[str, list[Any]]:

@@ -88,9 +88,9 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
 def _opened(folder: Path, url: str | None) -> Connection:
     """Opens a connection to a store, even while a service runs: databases write the one row of a token safely."""
     from astray.core.errors import InUseError
-    from astray.service.store import Address, connect, open_store
+    from astray.service.store import connect, open_store
     from astray.service.store.sqlite import NAME
 
     with suppress(InUseError):  # a running service has made the store, and brought it up to date
         open_store(folder, url).close()
-    return connect(Address(None if url else folder / NAME, url), write=True)
+    return connect(url or folder / NAME, write=True)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from astray.core.errors import AstrayError
 from astray.service.store.schema import FIRST, MIGRATIONS, NEWEST
@@ -15,6 +15,7 @@ from astray.service.store.schema import FIRST, MIGRATIONS, NEWEST
 P = ParamSpec("P")
 T = TypeVar("T")
 Row = tuple[Any, ...]
+Address = Path | str  # of a store: a file, or the URL of a server
 
 READERS = 4  # connections of a pool
 READER_PATIENCE = 20.0  # seconds that a thread waits for one of them
@@ -94,13 +95,6 @@ class Connection(ABC):
     @abstractmethod
     def refusal(error: Any) -> StoreError:
         """Returns the error of the store for an error of the driver."""
-
-
-class Address(NamedTuple):
-    """Where a store is: a file, or a URL."""
-
-    file: Path | None
-    url: str | None
 
 
 class Store(ABC):
@@ -196,10 +190,10 @@ def open_store(folder: Path, url: str | None = None) -> Store:
 
 def connect(address: Address, *, write: bool) -> Connection:
     """Opens a further connection to a store, which another process may hold."""
-    if address.file is not None:
+    if isinstance(address, Path):
         from astray.service.store.sqlite import SqliteConnection
 
-        return SqliteConnection(address.file, write=write)
+        return SqliteConnection(address, write=write)
     from astray.service.store.postgres import PostgresConnection
 
-    return PostgresConnection(str(address.url), write=write)
+    return PostgresConnection(address, write=write)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from astray.core.errors import InUseError
-from astray.service.store.database import Address, Connection, Store, StoreError
+from astray.service.store.database import Connection, Store, StoreError
 from astray.service.store.schema import OF_AN_AGENT
 
 try:
@@ -69,10 +69,11 @@ class PostgresStore(Store):
     """A schema of a PostgreSQL database; one process at a time has it."""
 
     kind = "PostgreSQL"
+    address: str
     writer: PostgresConnection
 
     def __init__(self, url: str) -> None:
-        self.address = Address(None, url)
+        self.address = url
         self._connect()
         try:
             self.upgrade()
@@ -81,7 +82,7 @@ class PostgresStore(Store):
             raise
 
     def _connect(self) -> None:
-        self.writer = PostgresConnection(str(self.address.url), write=True)
+        self.writer = PostgresConnection(self.address, write=True)
         try:
             schema = self.writer.value("SELECT current_schema()")
             if schema is None:

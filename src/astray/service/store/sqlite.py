@@ -10,7 +10,7 @@ from pathlib import Path
 
 from astray.core.atomic import alone
 from astray.core.errors import DataError, InUseError
-from astray.service.store.database import Address, Connection, Store, StoreError
+from astray.service.store.database import Connection, Store, StoreError
 
 NAME = "astray.db"
 APPLICATION = 0x61737376  # "assv": a store of the service
@@ -57,7 +57,7 @@ class SqliteStore(Store):
             )
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = folder / NAME
-        self.address = Address(self.path, None)
+        self.address = self.path
         with ExitStack() as held:
             try:
                 held.enter_context(alone(self.path))
