@@ -64,7 +64,7 @@ class Running:
         return (self.folder.parent / f"{self.folder.name}.log").read_text()
 
     def end(self) -> None:
-        """Be gone, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         self.client.close()
         if self.process.poll() is None:
             self.kill()
@@ -88,7 +88,7 @@ class Running:
         return answer.json()
 
     def until(self, path: str, holds: Any, seconds: float = PATIENCE) -> Any:
-        """What a path gives, once something holds of it."""
+        """Ask for a path until the answer fulfils a condition; return that answer."""
         until = time.monotonic() + seconds
         while True:
             found = self.get(path)
@@ -124,7 +124,7 @@ def sent_through_kills(
     chance: random.Random,
     recovering: bool = False,
 ) -> None:
-    """Send batches one after the other, each until it is acknowledged, while the service is killed so many times.
+    """Send batches one after the other, each until it is acknowledged; kill the service ``kills`` times meanwhile.
 
     ``recovering``: it is killed once more each time, while it starts.
     """
@@ -147,7 +147,7 @@ def published_through_kills(
     chance: random.Random,
     recovering: bool = False,
 ) -> None:
-    """The same by way of a broker, which has to send again what was not acknowledged."""
+    """Publish batches through a broker, which must send again what was not acknowledged, and kill the service."""
     running.until("/api/health", lambda health: health["broker"]["connected"])
     time.sleep(0.5)  # the subscription follows the connection
     for batch, is_last in _between_kills(batches, kills):
@@ -161,7 +161,7 @@ def published_through_kills(
 
 
 def _between_kills(batches: Sequence[Any], kills: int) -> Iterator[tuple[Any, bool]]:
-    """Batches, and whether the service is killed while it takes one in."""
+    """Yield each batch, and whether to kill the service while it takes that batch."""
     every = len(batches) // (kills + 1)
     for i, batch in enumerate(batches):
         yield batch, bool(kills and i and i % every == 0 and i // every <= kills)
@@ -190,19 +190,17 @@ TABLES = {
     "scores": "*",
     "pins": "agent",
 }
-"""What must not depend on kills: all but the times of our own clock."""
+"""What must not depend on kills: everything except the times of the service's own clock."""
 
 
 def _reader(running: Running) -> Any:
-    from astray.service.store import Address, open_reader
+    from astray.service.store import connect
 
-    return open_reader(
-        Address(running.folder / "astray.db", None) if running.store is None else Address(None, running.store)
-    )
+    return connect(running.store or running.folder / "astray.db", write=False)
 
 
 def settled_tables(running: Running) -> dict[str, list[Any]]:
-    """The tables when nothing is left to be explained, after the service has ended well."""
+    """Wait for all explanations, stop the service, and return its tables."""
     reader = _reader(running)
     asked = "SELECT (SELECT count(*) FROM scores WHERE data IS NULL) + (SELECT count(*) FROM alerts WHERE told = '')"
     until(lambda: reader.value(asked) == 0, PATIENCE)
@@ -213,7 +211,7 @@ def settled_tables(running: Running) -> dict[str, list[Any]]:
 
 
 def why_no_postgres() -> str:
-    """Why the tests of PostgreSQL are left out; empty if they are not."""
+    """Return why the tests of PostgreSQL cannot run; an empty text if they can."""
     try:
         import psycopg
 
@@ -225,7 +223,7 @@ def why_no_postgres() -> str:
 
 @contextmanager
 def schema() -> Iterator[str]:
-    """The URL of a new schema of the test server, which is removed afterwards."""
+    """Make a schema on the test server, yield its URL, and remove it afterwards."""
     import psycopg
 
     name = f"astray_test_{secrets.token_hex(6)}"

@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 from astray.cli.serve_token import tokens as command
 from astray.core.errors import AstrayError
 from astray.service.access import tokens as access
-from astray.service.access.client_limits import Limits
-from astray.service.access.connection_limits import bounded
+from astray.service.access.client_limits import ClientLimits, bounded
 from astray.service.access.guard import Guard, Standing
 from astray.service.access.tokens import Identity, Scope, Token, Tokens, digest_of, narrowed
 from astray.service.batches import Batch, FeedFix
@@ -46,10 +45,12 @@ async def told(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(tokens: list[Token], limits: Limits | None = None, **standing: Any) -> Iterator[tuple[str, list[Any]]]:
+def serving(
+    tokens: list[Token], limits: ClientLimits | None = None, **standing: Any
+) -> Iterator[tuple[str, list[Any]]]:
     """The guard in front of that application, on a port of this machine."""
     audit: list[Any] = []
-    limits = limits or Limits()
+    limits = limits or ClientLimits()
     guard = Guard(told, lambda: Tokens(tokens), Standing(**standing), limits, lambda *line: audit.append(line))
     config = uvicorn.Config(
         guard, port=0, http=bounded(limits), log_level="critical", lifespan="off", timeout_keep_alive=2
@@ -299,7 +300,7 @@ def test_a_body_that_is_too_large_is_refused_with_and_without_content_length(ope
 
 
 def test_slow_and_silent_clients_are_disconnected_and_others_are_served():
-    limits = Limits(body_seconds=0.5, header_seconds=0.5, connections_each=20)
+    limits = ClientLimits(body_seconds=0.5, header_seconds=0.5, connections_each=20)
     with serving([], limits) as (url, _):
         silent, head, body, endless = raw(url), raw(url), raw(url), raw(url)
         head.sendall(b"POST /pub HTTP/1.1\r\nHost: 127.0.0.1\r\n")
@@ -321,7 +322,7 @@ def test_a_connection_with_an_endless_head_is_closed(opened: str):
 
 
 def test_one_address_cannot_take_all_connections():
-    with serving([], Limits(connections_each=5, header_seconds=30)) as (url, _):
+    with serving([], ClientLimits(connections_each=5, header_seconds=30)) as (url, _):
         held = [raw(url) for _ in range(8)]
         closed = 0
         for one in held:
@@ -338,7 +339,7 @@ def test_one_address_cannot_take_all_connections():
 
 
 def test_a_client_with_too_many_requests_must_wait_and_others_need_not():
-    with serving(KNOWN, Limits(rate=1.0, burst=5.0)) as (url, _), httpx.Client(base_url=url) as client:
+    with serving(KNOWN, ClientLimits(rate=1.0, burst=5.0)) as (url, _), httpx.Client(base_url=url) as client:
         statuses = [client.get("/api/agents", headers=bearer(READER)).status_code for _ in range(7)]
         assert statuses[:5] == [200] * 5
         assert statuses[6] == 429
@@ -348,7 +349,7 @@ def test_a_client_with_too_many_requests_must_wait_and_others_need_not():
 
 
 def test_after_many_wrong_tokens_a_client_must_wait():
-    with serving(KNOWN, Limits(failures=3.0)) as (url, audit), httpx.Client(base_url=url) as client:
+    with serving(KNOWN, ClientLimits(failures=3.0)) as (url, audit), httpx.Client(base_url=url) as client:
         statuses = [client.get("/api/agents", headers=bearer(f"guess{i}")).status_code for i in range(5)]
         assert statuses == [401, 401, 401, 429, 429]
         assert audit == [("127.0.0.1", "wrong token")] * 3

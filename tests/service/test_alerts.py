@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astray.core.zones import Zone
-from astray.service.alerts.notify_rules import WEEK, Alert, PastAlert, decide
+from astray.service.alerts.notify_rules import WEEK, PastAlert, decide
 from astray.service.preferences import Budget, Hours, Preferences
+from astray.service.scoring.event_rows import Alert
 
 LISBON = Zone("Europe/Lisbon")
 NOW = 1_372_676_400.0  # noon in Lisbon
@@ -19,7 +20,7 @@ WANTED = Preferences(alerts_a_week=Budget(agent=2, all=3))
 
 
 def alert(agent: str = "ana", level: str = "anomaly", ago: float = 60.0, late: bool = False) -> Alert:
-    return Alert(f"{agent}/1", agent, "1", NOW - ago, level, "never began here before", late)
+    return Alert(f"{agent}/1", agent, "1", NOW - ago, NOW - ago, None, level, "never began here before", late=late)
 
 
 def told(agent: str, *ago: float, how: str = "yes") -> list[PastAlert]:
@@ -78,7 +79,7 @@ def test_with_a_budget_of_zero_no_alert_is_sent():
 def test_quiet_hours_hold_an_alert_until_the_clock_of_the_agent_shows_their_end(now, since, until, name):
     """Checked against the standard library's clocks, also on the days on which they are changed."""
     wanted = Preferences(quiet_hours=Hours("{:02}:{:02}".format(*since), "{:02}:{:02}".format(*until)))
-    one = Alert("1", "ana", "1", now, "anomaly", "")
+    one = Alert("1", "ana", "1", now, now, None, "anomaly", "")
     found = decide(one, [], wanted, now, Zone(name))
     clock = datetime.fromtimestamp(now, ZoneInfo(name))
     minute = (clock.hour, clock.minute)

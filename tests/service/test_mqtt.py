@@ -15,8 +15,7 @@ import pytest
 
 from astray.core.errors import AstrayError
 from astray.service.batches import Batch, Busy, Receipt
-from astray.service.feeds import mqtt_topics
-from astray.service.feeds.mqtt_feed import Broker, MqttFeed
+from astray.service.feeds.mqtt_feed import Broker, MqttFeed, decode_topic
 from peers import Mosquitto, is_open, publish, until
 
 NOW = 1_700_000_000
@@ -126,7 +125,7 @@ def test_a_message_that_was_not_stored_comes_again_after_a_kill(broker: Mosquitt
         for done in log.waiting[:4]:
             done(Receipt(1, []))
         time.sleep(0.3)
-    publish(broker.port, ("fleet/10", fix(10)))  # while nobody is there
+    publish(broker.port, ("fleet/10", fix(10)))  # while no feed is connected
     later = Log()
     with feeding(broker.port, later, "fleet", version):
         until(lambda: len(later.batches) >= 7)
@@ -232,7 +231,7 @@ def test_the_status_shows_no_secret():
 
 
 def test_the_topic_gives_the_agent_of_a_fix():
-    assert mqtt_topics.decode("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
-    assert mqtt_topics.decode("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
+    assert decode_topic("owntracks/ana/phone", b'{"_type": "lwt", "tst": 1}', "fleet", NOW) == Batch([], [])
+    assert decode_topic("fleet", json.dumps(fix(0)).encode(), "fleet", NOW).refused[0].reason == (
         "the fix names no agent"
     )

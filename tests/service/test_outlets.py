@@ -27,7 +27,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from astray.core.zones import Zone
 from astray.service import preferences
 from astray.service.alerts import outbox as outboxes
-from astray.service.alerts.notifications import tell, tell_change
+from astray.service.alerts.notifications import tell, tell_closed
 from astray.service.alerts.outbox import Outbox, outbox_state
 from astray.service.alerts.outlets import Delivery, Means, NotDelivered, OutletAddress, deliver, signature
 from astray.service.preferences import Budget, Preferences
@@ -87,6 +87,15 @@ def test_temporary_refusals_are_tried_again_and_final_ones_are_not(receiver: Rec
     assert failed.value.wait == (0.0 if status == 302 else 7.0)
     other.shutdown()
     other.server_close()
+
+
+@pytest.mark.parametrize("wait", ["\u00b2", "soon", "-1", "9" * 400])
+def test_a_strange_time_to_wait_does_not_make_a_temporary_refusal_final(receiver: Receiver, wait: str):
+    receiver.answers = [(503, {"Retry-After": wait})]
+    with pytest.raises(NotDelivered, match="answered 503") as failed:
+        send("webhook", receiver.url)
+    assert not failed.value.final
+    assert failed.value.wait <= 86_400
 
 
 def test_a_server_that_never_answers_is_given_up(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
@@ -254,7 +263,7 @@ def writing(store: Store) -> Callable[[Callable[[Connection], Any]], Future[Any]
 def alerting(connection: Connection, agent: str = "ana", ordinal: int = 0, opened: float = NOW) -> str:
     """Put an alert into the store, and decide on it."""
     name = f"{agent}-{ordinal}"
-    put_alert(connection, Alert(name, agent, "1", opened, opened, None, "anomaly", "far away", "", "", False, NOW))
+    put_alert(connection, Alert(name, agent, "1", opened, opened, None, "anomaly", "far away", at=NOW))
     return name
 
 
@@ -284,7 +293,7 @@ def test_an_alert_is_sent_to_every_outlet(store: Store, receiver: Receiver):
     alert = alerting(store.writer)
     assert tell(store.writer, alert, LISBON, NOW, "https://gps.example.org") == "yes"
     assert tell(store.writer, alert, LISBON, NOW) == "yes", "deciding again writes nothing new"
-    tell_change(store.writer, alert, "closed", LISBON, NOW)
+    tell_closed(store.writer, alert, LISBON, NOW)
     with delivering(store):
         until(lambda: len(receiver.got) == 3)
         until(lambda: outbox_state(store.writer)["waiting"] == 0)
@@ -300,7 +309,7 @@ def test_an_alert_beyond_the_budget_is_listed_but_not_sent(store: Store, receive
     assert tell(store.writer, alerting(store.writer), LISBON, NOW) == "yes"
     later = alerting(store.writer, ordinal=1)
     assert tell(store.writer, later, LISBON, NOW + 3600) == "no"
-    tell_change(store.writer, later, "closed", LISBON, NOW + 3600)
+    tell_closed(store.writer, later, LISBON, NOW + 3600)
     assert store.writer.value("SELECT count(*) FROM outbox") == 1
     reason = store.writer.value("SELECT reason FROM alerts WHERE id = ?", (later,))
     assert reason == "the budget is used up: 1 alert of ana in seven days"
@@ -410,7 +419,7 @@ def test_kills_lose_no_message_and_do_not_change_its_key(tmp_path: Path, receive
         until(lambda before=before: len(receiver.got) >= before + 2 or set(receiver.keys) == expected)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert rounds > 2, "it was killed under way"
+    assert rounds > 2, "it was killed while it sent"
     store = open_store(tmp_path)
     with delivering(store):
         until(lambda: outbox_state(store.writer)["waiting"] == 0)

@@ -1,4 +1,4 @@
-"""A full disk is said, loses nothing that was acknowledged, and is over when there is room again."""
+"""A full disk is reported, loses nothing that was acknowledged, and the service recovers when there is room again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refreshing: scales and reward are made anew, and swapped in between trips."""
+"""Refreshing: agents are recalibrated, the reward is trained further, and both take effect between trips."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_recalibrated_agent_keeps_its_old_memory_for_its_open_trip(serving: Se
     assert task == Recalibration("p01", 1)
     made = Refresher(serving.store.address)(task)
     before = serving.store.writer.value("SELECT checksum FROM memories")
-    assert serving.store.writer.value("SELECT trip FROM agents") is not None  # it is under way
+    assert serving.store.writer.value("SELECT trip FROM agents") is not None  # a trip is open
     serving.do(lambda scorer: swap_in(scorer, made))
     assert serving.store.writer.value("SELECT checksum FROM memories") != before
     assert serving.store.writer.value("SELECT count(*) FROM pins") == 1
@@ -94,7 +94,7 @@ def test_a_trip_of_an_earlier_model_can_still_be_explained(serving: Serving):
     trip = connection.value("SELECT trip FROM trips WHERE state = 'learned' ORDER BY started DESC LIMIT 1")
     before = explain(connection, Task("p01", trip))
     serving.do(lambda scorer: swap_in(scorer, NewReward(1, 100, parts)))
-    assert connection.value("SELECT count(*) FROM models WHERE version = 1") == 0  # nobody is under way with it
+    assert connection.value("SELECT count(*) FROM models WHERE version = 1") == 0  # no open trip uses it
     after = explain(connection, Task("p01", trip))
     assert before is not None
     assert after is not None
@@ -188,7 +188,7 @@ class Live:
         self.reader.close()
 
 
-def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_old_one(
+def test_the_reward_is_trained_further_in_another_process_and_open_trips_keep_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(services, "SILENCE", 0.2)
@@ -211,7 +211,7 @@ def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_
         after = served_model.ServedModel.open(live.reader).detector
         assert after.reward_.made["went_on"] == before.reward_.made.get("went_on", 0) + 1
         assert after.score(past[:12])["score"].to_list() != before.score(past[:12])["score"].to_list()
-        # The trip under way is scored by the model that it began with, the next one by the new one.
+        # The open trip is scored by the model that it began with, the next one by the new one.
         assert live.reader.rows("SELECT agent, model FROM pins") == [("p00", 1)]
         live.send(rest)
         live.send(fixes[1])
@@ -226,14 +226,14 @@ def test_the_reward_goes_on_learning_in_another_process_and_open_trips_keep_the_
         last = last_refresh(live.reader)
         assert last is not None
         assert last.trips == len(past)
-        # The process is gone, and the next time it is agents that are measured anew.
-        live.until(lambda: live.service._refreshing is None and live.service.refresher._pool is None)
+        # The process is gone, and the next refresh recalibrates agents.
+        live.until(lambda: not live.service._refreshing and live.service.refresher._pool is None)
         checksum = "SELECT checksum FROM memories WHERE agent = 'p00'"
         was = live.reader.value(checksum)
         live.service.write(lambda connection: note_refresh(connection, Last(0.0, 10_000))).result(60)
         live.until(lambda: live.reader.value(checksum) != was)
         assert served_model.version_in_use(live.reader) == 2
-        # A trip of the first model is explain by the one in use.
+        # A trip of the first model is explained by the one in use.
         name = past.agent("p00").ids[0]
         told_of = live.service.explainer.submit(Task(*name)).result(60)
         assert told_of is not None

@@ -1,4 +1,4 @@
-"""Scoring in the service: what fixes become in the store, whatever order they come in and whoever is killed."""
+"""Scoring in the service: which rows fixes become, in whatever order they come and whatever process is killed."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_new_agents_beyond_the_limit_are_refused(sqlite: Store):
     fix = life()[0]
     receipt = serving.take([fix._replace(agent=f"x{i}") for i in range(10)])
     assert (receipt.accepted, len(receipt.refused)) == (3, 7)
-    assert serving.take([fix._replace(agent="x1", time=fix.time + 60)]).accepted == 1  # who is known goes on
+    assert serving.take([fix._replace(agent="x1", time=fix.time + 60)]).accepted == 1  # a known agent is still accepted
     assert sqlite.writer.value("SELECT count(*) FROM agents") == 3
 
 
@@ -278,7 +278,7 @@ def test_a_trip_that_arrives_last_fix_first_is_one_trip(sqlite: Store):
     for fix in reversed(first):
         serving.take([fix])
     serving.do(lambda scorer: rescore_late(scorer, NOW))
-    other = Serving(open_store(sqlite.address.file.parent / "in order"))  # type: ignore[union-attr]
+    other = Serving(open_store(sqlite.address.parent / "in order"))  # type: ignore[union-attr]
     other.take(first)
     state = "SELECT agent, time, trip FROM agents"
     assert sqlite.writer.rows(state) == other.store.writer.rows(state)
@@ -510,13 +510,13 @@ def test_unknown_verdicts_and_unknown_items_are_refused(reviewed: Serving):
 
 
 def test_a_trip_is_scored_by_the_memory_at_its_start_even_after_a_restart(tmp_path: Path):
-    """A verdict teaches while the agent is under way; with and without a restart the trip scores the same."""
+    """A verdict teaches while a trip is open; with and without a restart the trip scores the same."""
     fixes = [fix for fix in life() if fix.agent == "p00"]
     found = []
     for restart in (False, True):
         serving = Serving(open_store(tmp_path / str(restart)))
         serving.live(fixes[:-20])
-        assert serving.store.writer.value("SELECT trip FROM agents") is not None  # under way
+        assert serving.store.writer.value("SELECT trip FROM agents") is not None  # a trip is open
         for item in flagged(serving):
             serving.do(lambda s, item=item: give_verdict(s.connection, item, "normal", "ana", NOW, 0.0))
         serving.do(lambda s: teach_due(s, NOW + 1.0), NOW + 1.0)
@@ -534,8 +534,8 @@ def test_a_trip_is_scored_by_the_memory_at_its_start_even_after_a_restart(tmp_pa
 
 def everything(store: Store) -> tuple[bytes, str]:
     """All that a store holds: its files as bytes, and of PostgreSQL all tables as text, with its samples of them."""
-    if store.address.file is not None:
-        return b"".join(file.read_bytes() for file in store.address.file.parent.iterdir()), ""
+    if isinstance(store.address, Path):
+        return b"".join(file.read_bytes() for file in store.address.parent.iterdir()), ""
     rows = store.writer.rows
     store.writer.run("CHECKPOINT")  # so that the files are what the server has in memory
     mine = "relnamespace = current_schema()::regnamespace"
@@ -560,7 +560,7 @@ def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(store: Store):
     serving.do(lambda s: teach_due(s, NOW + 1.0), NOW + 1.0)
     shared = {fix.lat for fix in life() if fix.agent == "p01"}
     places = [fix for fix in life() if fix.agent == "p00" and fix.lat not in shared][::50]
-    on_disk = store.address.file is not None
+    on_disk = isinstance(store.address, Path)
     order = ">f8" if on_disk else "<f8"
     traces = [secret.encode(), *(np.array([place.lat], order).tobytes() for place in places)]
     words = [] if on_disk else [secret, *(repr(place.lat) for place in places)]
@@ -582,7 +582,7 @@ def test_an_erased_person_leaves_no_byte_and_one_line_of_audit(store: Store):
     assert "sha256:" in details
     with pytest.raises(LookupError):
         serving.do(lambda s: erase(s, secret, "operator"))
-    serving.take([life()[-1]._replace(agent=secret)])  # whoever comes again is new
+    serving.take([life()[-1]._replace(agent=secret)])  # an erased agent that comes again is new
     assert writer.value("SELECT n FROM agents WHERE agent = ?", (secret,)) == 1
 
 

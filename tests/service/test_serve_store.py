@@ -65,7 +65,7 @@ def test_a_failed_transaction_leaves_no_rows(store: Store):
     assert preferences.load(store.writer).theme == "auto"
 
 
-def test_a_statement_that_fails_is_a_store_error_and_the_connection_goes_on(store: Store):
+def test_a_statement_that_fails_is_a_store_error_and_the_connection_stays_usable(store: Store):
     with pytest.raises(StoreError, match="refuses"), store.writer.transaction():
         store.writer.run("INSERT INTO no_such_table VALUES (?)", (1,))
     assert store.writer.value("SELECT count(*) FROM agents") == 0

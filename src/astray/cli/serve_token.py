@@ -101,16 +101,11 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
 
 
 def _opened(folder: Path, url: str | None) -> Connection:
-    """Connects to a store, even if a service has it: a token is one row, which databases write safely."""
+    """Opens a connection to a store, even while a service runs: databases write the one row of a token safely."""
     from astray.core.errors import InUseError
-    from astray.service.store import open_store
+    from astray.service.store import connect, open_store
+    from astray.service.store.sqlite import NAME
 
-    with suppress(InUseError):  # a running service has already done this
-        open_store(folder, url).close()  # makes the store, or brings it up to date
-    if url is not None:
-        from astray.service.store.postgres import PostgresConnection
-
-        return PostgresConnection(url, write=True)
-    from astray.service.store.sqlite import NAME, SqliteConnection
-
-    return SqliteConnection(folder / NAME, write=True)
+    with suppress(InUseError):  # a running service has made the store, and brought it up to date
+        open_store(folder, url).close()
+    return connect(url or folder / NAME, write=True)

@@ -214,6 +214,27 @@ class Session:
         """Says in words what is unfamiliar about the last step; empty if the model has no memory to compare with."""
         return "" if self._open is None else self._open.describe()
 
+    @property
+    def settled(self) -> float | None:
+        """The time of the last settled fix; None before the first."""
+        return self._settled
+
+    @property
+    def current(self) -> OpenTrip | None:
+        """The open trip with everything that scores it; None if no trip is open."""
+        return self._open
+
+    def comes_late(self, time: float, trip: str = "") -> bool:
+        """Returns True if a fix belongs before the settled ones, or to a trip that silence has ended."""
+        if self._settled is None:
+            return False
+        if time < self._settled:
+            return True
+        silenced = self._open is None and self._cutter.start is None
+        if trip or self._named:
+            return silenced and trip == self._named
+        return silenced and time - self._settled <= self.rules.faults.gap
+
     def _settle_until(self, time: float) -> list[Score]:
         scores = []
         while self._pending and (self._pending[0][0] <= time or len(self._pending) > MAX_PENDING):

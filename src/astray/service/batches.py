@@ -22,6 +22,11 @@ class FeedFix(NamedTuple):
     destination: Place | None = None  # the planned end of the trip (lat, lon), if the feed knows it
     accuracy: float | None = None  # in metres, if the receiver reports it
 
+    @property
+    def step(self) -> tuple[float, float, float, str, Place | None]:
+        """What a stream takes: time, place, trip and destination."""
+        return self[1:6]
+
 
 class RefusedRow(NamedTuple):
     """A row of a message that cannot be used: its position, the reason, and its agent if known."""

@@ -29,7 +29,7 @@ BATCH = 1000  # fixes per message
 SECONDS = 30.0  # for the last day
 STEP = 0.25  # seconds between two messages of the last day
 REST = 900.0  # seconds between two trips, at least
-PAUSE = 60.0  # seconds of a time in which nobody moves that are played
+PAUSE = 60.0  # a longer time in which nobody moves is cut to this many seconds
 
 Say = Callable[[str], None]
 
@@ -96,12 +96,12 @@ def play(address: str, say: Say, stopped: threading.Event, seconds: float = SECO
 
 def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> None:
     told = story(time.time())
-    sender = _Sender(address)
+    sender = _Sender(urlsplit(address).netloc, timeout=60)
     begun = time.monotonic()
     for start in range(0, len(told.past.time), BATCH):
         if stopped.is_set():
             return
-        sender.post("/api/fixes", told.past.message(start, start + BATCH))
+        sender.post(told.past.message(start, start + BATCH))
     took = time.monotonic() - begun
     many = number_of(len(told.past.time), "fix")
     say(f"the service has learned two weeks of {len(NAMES)} people: {many} in {took:.0f} s")
@@ -112,7 +112,7 @@ def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> N
         if stopped.wait(STEP):
             return
         if end > start:
-            sender.post("/api/fixes", told.day.message(start, end))
+            sender.post(told.day.message(start, end))
         known |= _say_new(sender, since, known, say)
     for _ in range(10):  # the words of an alert take a moment
         if stopped.wait(1.0):
@@ -122,7 +122,7 @@ def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> N
 
 
 def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, int]]:
-    """Yields the first and last fix of each message; cuts times short in which nobody moves."""
+    """Yields the first and last fix of each message; shortens times in which nobody moves."""
     clock = np.concatenate([[0.0], np.cumsum(np.minimum(np.diff(times), PAUSE))])
     ends = np.linspace(0.0, clock[-1] + 1e-6, max(1, round(seconds / STEP)) + 1)[1:]
     positions = np.searchsorted(clock, ends)
@@ -138,15 +138,12 @@ def _say_new(sender: _Sender, since: float, known: set[str], say: Say) -> set[st
     return {alert["id"] for alert in new}
 
 
-class _Sender:
+class _Sender(http.client.HTTPConnection):
     """A connection to the service."""
 
-    def __init__(self, address: str) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
-
-    def post(self, path: str, body: bytes) -> None:
-        """Sends a message, and sends it again as long as the service is busy."""
-        while self._ask("POST", path, body)[0] == 429:
+    def post(self, body: bytes) -> None:
+        """Sends fixes, and sends them again as long as the service is busy."""
+        while self._ask("POST", "/api/fixes", body)[0] == 429:
             time.sleep(0.2)
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -155,6 +152,6 @@ class _Sender:
         return msgspec.json.decode(body)["alerts"] if status == 200 else []
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        self._connection.request(method, path, body, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
+        self.request(method, path, body, {"Content-Type": "application/json"})
+        answer = self.getresponse()
         return answer.status, answer.read()

@@ -129,13 +129,19 @@ def restore_secrets(new: Preferences, old: Preferences) -> Preferences:
 
 def load(connection: Connection) -> Preferences:
     """Reads the preferences from a store; the defaults if it holds none."""
-    found = connection.value("SELECT value FROM settings WHERE name = ?", (NAME,))
+    found = setting(connection, NAME)
     return Preferences() if found is None else parse(found.encode())
 
 
 def save(connection: Connection, preferences: Preferences) -> None:
     """Replaces the preferences in a store."""
     put_setting(connection, NAME, msgspec.json.encode(preferences).decode())
+
+
+def setting(connection: Connection, name: str) -> str | None:
+    """Reads a value from the table of settings; None if it is not there."""
+    found: str | None = connection.value("SELECT value FROM settings WHERE name = ?", (name,))
+    return found
 
 
 def put_setting(connection: Connection, name: str, value: str) -> None:

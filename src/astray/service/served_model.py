@@ -19,16 +19,16 @@ from astray.model.memories import Memories
 from astray.model.observing import Question, answer, drift_of, questions_of
 from astray.model.store import Entry, Tables, TablesChange, checksum
 from astray.runtime.trip import OpenTrip
-from astray.service.preferences import put_setting
+from astray.service.preferences import put_setting, setting
 from astray.service.store import Connection
 
 VERSION = "model version"  # the setting that says which model is in use
 SOURCE = "model source"  # the setting that says which file it came from: a checksum, or nothing
-KNOWN = 20_000  # entries of agents that are held ready
+KNOWN = 20_000  # cached entries of agents
 
 
 class CachedTables(Tables):
-    """The tables of a model in the service's database, which nobody else writes: entries of agents are held ready."""
+    """The tables of a model in the service's database; they cache entries, because no other process writes them."""
 
     def __init__(self, connection: Connection, version: int) -> None:
         super().__init__(connection, version)
@@ -59,14 +59,14 @@ class CachedTables(Tables):
 
 
 def blank_model() -> Detector:
-    """Returns a model that knows nobody yet, with the reward that ships with astray."""
+    """Returns a model without agents, with the reward that ships with astray."""
     return Detector(pooled=False).begin()
 
 
 def begin(connection: Connection, model: Path | None) -> None:
-    """Puts a model into a store that has none yet: that of a file, or one that knows nobody."""
+    """Puts a model into a store that has none yet: that of a file, or one without agents."""
     source = "" if model is None else checksum("model", model.read_bytes()).hex()
-    known = connection.value("SELECT value FROM settings WHERE name = ?", (SOURCE,))
+    known = setting(connection, SOURCE)
     if known is not None:
         if source not in ("", known):
             raise DataError(
@@ -107,18 +107,18 @@ class ServedModel:
         return self.world.memories
 
     def as_of(self, agent: str, data: bytes) -> Detector:
-        """Returns a detector that knows one agent by these bytes, or not at all without any, and nobody else."""
+        """Returns a detector with one agent, whose memory these bytes are; without bytes it is a stranger."""
         then = copy.copy(self.detector)
         then.world_ = self.world.alone(agent, self.memories.codec.unpack(data) if data else None)
         return then
 
     def read_again(self, connection: Connection) -> None:
-        """Forgets what was read of its agents: others may have changed it."""
+        """Forgets what it has read of agents; the service may have changed it since."""
         self.tables = CachedTables(connection, self.version)
         self.memories.saved(self.tables)
 
     def write(self) -> None:
-        """Writes the memories that were changed to their tables."""
+        """Writes changed memories to their tables."""
         changes = list(self.memories.changes())
         if changes:
             with self.tables.changing() as change:
@@ -129,9 +129,9 @@ class ServedModel:
     # ---------------------------------------------------------------- learning
 
     def learn(self, trip: Trajectories, flagged: bool, p_value: float, was: OpenTrip) -> Lesson:
-        """Remembers a trip that was not flagged; lets a flagged one wait, and perhaps asks about it.
+        """Remembers a trip that was not flagged; lets a flagged trip wait, and may ask about it.
 
-        What decides is its score by the model that it began with, which the open trip that it ``was`` has.
+        The score by the model that the trip began with decides; ``was`` is the open trip, which has that model.
         """
         (agent,) = trip.agents
         seen = was.seen if self._knows_as_then(agent, was) else None
@@ -140,7 +140,7 @@ class ServedModel:
         return Lesson(became, questions_of(agent, memory), drift)
 
     def _knows_as_then(self, agent: str, was: OpenTrip) -> bool:
-        """Returns True if an agent, and whom it is compared with, are known as when an open trip began."""
+        """Returns True if the memory of an agent, reward and popularity have not changed since its trip began."""
         memory, then = self.memories.peek(agent), was.agent_model.featurizer
         counts = Memory() if memory is None else memory.counts
         is_same = counts is then.memory or not (len(counts) or len(then.memory))
@@ -156,7 +156,7 @@ class ServedModel:
         waiting = [trip for trip in memory.inbox.waiting.trip_ids if trip in named]
         if waiting:
             self.memories[agent] = answer(memory, waiting, mine)
-        gone = trips[~trips.isin(waiting)]  # too many waited, and these have left
+        gone = trips[~trips.isin(waiting)]  # these left the inbox when it was full
         if len(gone):
             if mine:
                 self.world.enroll(gone)
@@ -169,13 +169,13 @@ class ServedModel:
         return questions_of(agent, self.world.memory(agent))
 
     def unlearn(self, trips: Sequence[TripId]) -> None:
-        """Takes trips out of what is known of their agent, to look at them again."""
+        """Removes trips from the memory of their agent, so that they can be scored again."""
         for agent in {trip.agent for trip in trips}:
             if agent in self.memories:
                 self.world.forget_trips(agent, [trip.trajectory for trip in trips if trip.agent == agent])
 
     def forget(self, agent: str) -> None:
-        """Removes an agent and all that is known of it, also where others are compared with it."""
+        """Removes an agent from the memories and from the population that others are compared with."""
         if agent in self.memories:
             self.world.forget(agent)
         self.detector.save_changes()
@@ -183,11 +183,11 @@ class ServedModel:
 
 def version_in_use(connection: Connection) -> int:
     """Returns the version of the model that new trips are scored by."""
-    return int(connection.value("SELECT value FROM settings WHERE name = ?", (VERSION,)))
+    return int(setting(connection, VERSION) or 0)
 
 
 class Lesson(NamedTuple):
-    """What became of a trip that is over."""
+    """What the model did with a trip that is over."""
 
     became: str  # learned, waiting, refused or known
     questions: tuple[Question, ...]  # that are open about its agent

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from functools import partial
@@ -16,7 +16,6 @@ from astray.core.errors import AstrayError
 from astray.core.processes import Aside
 from astray.core.threads import one_thread
 from astray.core.zones import by_place
-from astray.service import served_model
 from astray.service.batches import Batch, Busy, Receipt
 from astray.service.review.erasure import remove_old
 from astray.service.review.explainer import Explainer, Made, Task, explanations_to_make, write_explanation
@@ -41,9 +40,10 @@ log = logging.getLogger("astray.serve")
 
 T = TypeVar("T")
 GROUP_SECONDS = 0.005  # that a group waits for further batches
-GROUP_FIXES = 1000  # of a group, about, at most
-TICK = 0.5  # seconds between two looks at what is due
-SILENCE = 10.0  # seconds between two looks for trips that are over because nothing comes any more
+GROUP_FIXES = 1000  # after which a group takes no further batch
+TICK = 0.5  # seconds between two looks for verdicts, late fixes and explanations that are due
+SILENCE = 10.0  # seconds between two looks for trips that ended because no more fixes came
+MOST_EXPLAINING = 20  # explanations that are queued at the same time
 
 Done = Callable[[Receipt], None]
 
@@ -56,49 +56,48 @@ class _Fixes(NamedTuple):
 class _Request(NamedTuple):
     work: Callable[[Scorer], Any]
     result: Future[Any]
-    alone: bool = False  # whether it must not be inside a transaction
+    alone: bool = False  # must not run inside a transaction
 
 
 _Item = _Fixes | _Request
 
 
 class Service:
-    """What feeds and pages talk to. Every change goes through its one thread, in the order in which it came."""
+    """Takes batches from feeds and requests from pages; one thread works on all of them, in the order they came."""
+
+    room = 2000  # batches and requests that may be queued
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        limits: Limits | None = None,
-        room: int = 2000,
-        address: str = "",
-        refresh_hours: float = 24.0,
+        self, store: Store, *, limits: Limits | None = None, address: str = "", refresh_hours: float = 24.0
     ) -> None:
-        self.refresh_hours = refresh_hours
-        self.store, self.limits, self.room, self.address = store, limits or Limits(), room, address
+        self.store, self.limits = store, limits or Limits()
+        self.address = address  # of the page, for links in messages
+        self.refresh_hours = refresh_hours  # between two refreshes of the model; 0: never
         self.hub = Hub()
         self.started = clock.time()
         self.fixes = self.groups = self.duplicates = 0
-        self.broker: Callable[[], dict[str, Any]] | None = None  # what is said of the broker, if there is one
+        self.broker: Callable[[], dict[str, Any]] | None = None  # returns the state of the MQTT feed, if there is one
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="scoring", daemon=True)
+        self._stopping = threading.Event()
         self._explaining: set[Task] = set()
+        self._refreshing = False
         self.explainer = Aside(Explainer(store.address))
         self.refresher = Aside(Refresher(store.address))
-        self._refreshing: list[Refresh] | None = None
-        self.failed = ""  # why the store refuses at present
+        self.failed = ""  # why nothing can be stored at present
         self.on_end: Callable[[], object] = lambda: None  # called if the scoring thread ends unasked
         self.scorer: Scorer
 
     def start(self) -> None:
-        """Open the model and begin to work."""
-        by_place(0.0, 0.0)  # the first question for a time zone takes long
+        """Opens the model and starts the scoring thread."""
+        by_place(0.0, 0.0)  # loads the map of time zones, which takes long
         with self.store.writer.transaction():
             self.scorer = Scorer(self.store.writer, self.limits, self.address)
         self._thread.start()
 
     def stop(self) -> None:
-        """Work off what is queued, and stop."""
+        """Works through what is queued, and stops."""
+        self._stopping.set()
         self._queue.put(None)
         self._thread.join()
         self.explainer.close()
@@ -107,36 +106,28 @@ class Service:
     # ---------------------------------------------------------------- for other threads
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Take in a batch; ``done`` is called by the scoring thread once it is on the disk.
-
-        Raises
-        ------
-        Busy
-            If too much is queued already.
-        """
+        """Queues a batch, or raises Busy; the scoring thread calls ``done`` when the batch is on the disk."""
         if self.waiting >= self.room:
             raise Busy("more fixes are queued than can be scored", remedy="send them again later")
         self._queue.put(_Fixes(batch, done))
 
-    def do(self, work: Callable[[Scorer], T]) -> Future[T]:
-        """Have something done by the scoring thread, in a transaction of its own."""
+    def do(self, work: Callable[[Scorer], T], *, alone: bool = False) -> Future[T]:
+        """Has the scoring thread do something, in a transaction unless it must run ``alone``."""
         result: Future[T] = Future()
-        self._queue.put(_Request(work, result))
+        self._queue.put(_Request(work, result, alone))
         return result
 
     def write(self, work: Callable[[Connection], T]) -> Future[T]:
-        """The same for what needs the connection that writes alone."""
+        """Has the scoring thread do something that only needs the writing connection."""
         return self.do(lambda scorer: work(scorer.connection))
 
     def scrub(self) -> Future[None]:
-        """Leave no trace of what was deleted."""
-        result: Future[None] = Future()
-        self._queue.put(_Request(lambda _: self.store.scrub(), result, alone=True))
-        return result
+        """Has the store overwrite what was deleted."""
+        return self.do(lambda _: self.store.scrub(), alone=True)
 
     @property
     def waiting(self) -> int:
-        """How many batches and requests are queued."""
+        """The number of batches and requests that are queued."""
         return self._queue.qsize()
 
     # ---------------------------------------------------------------- the scoring thread
@@ -146,7 +137,7 @@ class Service:
             with one_thread():
                 self._loop()
         except BaseException:
-            log.exception("the service cannot go on")
+            log.exception("the service cannot continue")
             self.failed = "the scoring thread has ended"
             self.on_end()
             raise
@@ -172,7 +163,7 @@ class Service:
                 return
 
     def _group(self, first: _Fixes) -> tuple[list[_Fixes], _Item | None]:
-        """Batches that came about together, and what came after them if that is something else."""
+        """Returns the batches that came at about the same time, and the next item if it is no batch."""
         group, fixes = [first], len(first.batch.fixes)
         until = clock.monotonic() + GROUP_SECONDS
         while fixes < GROUP_FIXES:
@@ -184,17 +175,17 @@ class Service:
                 return group, item
             group.append(item)
             fixes += len(item.batch.fixes)
-        return group, first  # nothing else came
+        return group, first  # no other item came
 
     def _score(self, group: list[_Fixes]) -> None:
-        """Score and store batches in one transaction, and tell whoever sent them."""
+        """Scores and stores batches in one transaction, and calls back their senders."""
         try:
             with self.store.writer.transaction():
                 receipts = self.scorer.take([item.batch for item in group], clock.time())
                 self.scorer.write_agents()
         except Exception as error:
             self._failed(error)
-            if len(group) > 1:  # so that one that cannot be stored does not keep the others out
+            if len(group) > 1:  # one batch that cannot be stored must not keep the others out
                 for one in group:
                     self._score([one])
                 return
@@ -227,7 +218,7 @@ class Service:
         self._push()
 
     def _failed(self, error: Exception) -> None:
-        """A transaction was rolled back: what is in memory is ahead of the store, so it is read again."""
+        """Reads everything from the store again: the memory is ahead of a transaction that was rolled back."""
         self.failed = str(error) if isinstance(error, AstrayError) else "an error inside astray serve"
         if isinstance(error, AstrayError):
             log.error("nothing was stored: %s", error)
@@ -237,10 +228,10 @@ class Service:
             self.store.revive()
             self.scorer.reopen()
         except StoreError as still:
-            log.error("the store is not there: %s", still)
+            log.error("the store does not answer: %s", still)
 
     def _push(self) -> None:
-        """Tell the pages what has changed."""
+        """Tells the open pages what has changed."""
         touched, news = self.scorer.touched, self.scorer.news
         if touched or news:
             self.hub.changed(self.scorer.connection, touched, news)
@@ -249,18 +240,15 @@ class Service:
     # ---------------------------------------------------------------- what is due
 
     def _look_around(self, silence: bool) -> None:
-        now = clock.time()
-        steps: list[Callable[[], Any]] = [
-            lambda: teach_due(self.scorer, now),
-            lambda: rescore_late(self.scorer, now),
-        ]
+        """Does what is due; now and then also looks for ``silence`` and for what is old."""
+        now = self.scorer.now = clock.time()
+        steps: list[Callable[[Scorer, float], object]] = [teach_due, rescore_late]
         if silence:
-            steps += [lambda: self.scorer.end_silent(now), lambda: remove_old(self.scorer, now)]
-            steps.append(lambda: self._refresh(now))
+            steps += [Scorer.end_silent, remove_old, self._refresh]
         for step in steps:
             try:
                 with self.store.writer.transaction():
-                    step()
+                    step(self.scorer, now)
                     self.scorer.write_agents()
                 self._push()
             except Exception as error:
@@ -268,54 +256,38 @@ class Service:
                 return
         self._explain()
 
-    def _refresh(self, now: float) -> None:
-        """Have scales and reward made anew, one after the other, when it is time for that."""
-        connection = self.scorer.connection
-        if self._refreshing is not None or not self.refresh_hours:
+    def _refresh(self, scorer: Scorer, now: float) -> None:
+        """Starts a refresh of the model if one is due."""
+        if self._refreshing or not self.refresh_hours:
             return
-        last = last_refresh(connection)
+        last = last_refresh(scorer.connection)
         if last is None:
-            note_refresh(connection, Last(now))
+            note_refresh(scorer.connection, Last(now))
         elif now - last.at >= 3600.0 * self.refresh_hours:
-            self._refreshing = [*to_refresh(connection, self.scorer.version, last)]
-            note_refresh(connection, Last(now, last.trips))
-            self._refresh_next()
+            note_refresh(scorer.connection, Last(now, last.trips))
+            self._refreshing = True
+            tasks = [*to_refresh(scorer.connection, scorer.version, last)]
+            threading.Thread(target=self._refresh_all, args=(tasks,), name="refresh", daemon=True).start()
 
-    def _refresh_next(self) -> None:
-        if self._refreshing:
-            task = self._refreshing.pop()
-            self.refresher.submit(task).add_done_callback(partial(self._refreshed, task))
-        elif self._refreshing is not None:
-            self._refreshing = None
-            self.refresher.close()  # it has the training library in memory
-
-    def _refreshed(self, task: Refresh, made: Future[Refresh | None]) -> None:
-        def swap(scorer: Scorer) -> None:
-            result = made.result()
-            if result is not None:
-                swap_in(scorer, result)
-            elif isinstance(task, NewReward) and self._refreshing is not None:  # too little is stored to learn from
-                last = last_refresh(scorer.connection) or Last(scorer.now)
-                self._refreshing += to_recalibrate(scorer.connection, scorer.version, last)
-
-        def go_on(swapped: Future[None]) -> None:
-            error = swapped.exception()
-            if error is not None:
-                log.error("something could not be refreshed: %s", error)
-            threading.Thread(target=self._refresh_next, daemon=True).start()  # which may end the process
-
-        if not made.cancelled():
-            request = _Request(swap, Future())
-            request.result.add_done_callback(go_on)
-            self._queue.put(request)
+    def _refresh_all(self, tasks: list[Refresh]) -> None:
+        """Has each task done in the other process, and puts its result into effect before the next one begins."""
+        while tasks and not self._stopping.is_set():
+            try:
+                task = tasks.pop()
+                made = self.refresher.submit(task).result()
+                tasks += self.do(partial(_swap, task=task, made=made)).result()
+            except Exception as error:
+                if not self._stopping.is_set():
+                    log.error("something could not be refreshed: %s", error)
+        self.refresher.close()  # it has the training library in memory
+        self._refreshing = False
 
     def _explain(self) -> None:
-        """Have the flagged trips and alerts explained that are not yet."""
+        """Has flagged trips and alerts explained that have no explanation yet."""
         for task in explanations_to_make(self.scorer.connection):
-            if task in self._explaining or len(self._explaining) > 20:
-                continue
-            self._explaining.add(task)
-            self.explainer.submit(task).add_done_callback(partial(self._explained, task))
+            if task not in self._explaining and len(self._explaining) <= MOST_EXPLAINING:
+                self._explaining.add(task)
+                self.explainer.submit(task).add_done_callback(partial(self._explained, task))
 
     def _explained(self, task: Task, made: Future[Made | None]) -> None:
         def write(scorer: Scorer) -> None:
@@ -326,10 +298,13 @@ class Service:
             write_explanation(scorer, task, None if error is not None else made.result())
 
         if not made.cancelled():
-            self._queue.put(_Request(write, Future()))
+            self.do(write)
 
 
-def prepare(store: Store, model: Any) -> None:
-    """Put the model into a store that is new."""
-    with store.writer.transaction():
-        served_model.begin(store.writer, model)
+def _swap(scorer: Scorer, task: Refresh, made: Refresh | None) -> Sequence[Refresh]:
+    """Puts the result of a task into effect; returns the tasks that take its place if it had none."""
+    if made is not None:
+        swap_in(scorer, made)
+    elif isinstance(task, NewReward):  # the store holds too little to learn from
+        return to_recalibrate(scorer.connection, scorer.version, last_refresh(scorer.connection) or Last(scorer.now))
+    return []

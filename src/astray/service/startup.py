@@ -15,15 +15,15 @@ import uvicorn
 
 from astray.core.errors import AstrayError
 from astray.core.settings import Settings
+from astray.service import served_model
 from astray.service.access import tokens as access
-from astray.service.access.client_limits import Limits as ClientLimits
-from astray.service.access.connection_limits import bounded
+from astray.service.access.client_limits import ClientLimits, bounded
 from astray.service.access.guard import Standing
 from astray.service.alerts.outbox import Outbox
 from astray.service.alerts.outlets import Means
 from astray.service.feeds.mqtt_feed import MqttFeed
 from astray.service.scoring.scorer import Limits
-from astray.service.service import Service, prepare
+from astray.service.service import Service
 from astray.service.store import open_store
 from astray.service.web.app import application
 
@@ -44,7 +44,8 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
         access.check_binding(settings.host, tls=tls, behind_proxy=settings.behind_proxy, tokens=known)
         listening = _listening(settings.host, settings.port)
         stack.callback(listening.close)
-        prepare(store, model)
+        with store.writer.transaction():
+            served_model.begin(store.writer, model)
         host, port = listening.getsockname()[:2]
         address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         service = Service(

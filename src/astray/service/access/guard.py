@@ -18,14 +18,15 @@ from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from astray.service.access.client_limits import Buckets, Limits
+from astray.service.access.client_limits import Buckets, ClientLimits
 from astray.service.access.login_sessions import Sessions, cookie_header, cookie_of
 from astray.service.access.tokens import EVERYBODY, NOBODY, Identity, Tokens, digest_of, is_loopback
-from astray.service.feeds import FORMATS
-from astray.service.responses import Answer, App, Message, Receive, Refusal, Scope, Send, send_answer
+from astray.service.feeds import FEEDS
+from astray.service.responses import Refusal
 
-FEEDS = frozenset(path for form in FORMATS.values() for path in form.paths if "{" not in path)
 FRESH = 2.0  # seconds after which the tokens are read again
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CLOSED = ("/api/", "/metrics", "/openapi")  # need a token, like the feeds; pages and their files hold no data
@@ -58,30 +59,21 @@ class Standing:
 
 
 class Guard:
-    """Lets requests pass, or refuses them.
+    """Lets requests pass to ``app``, which finds the client as ``scope["state"]["identity"]``, or refuses them.
 
-    Parameters
-    ----------
-    app
-        The application behind the guard. It finds the client as ``scope["state"]["identity"]``.
-    tokens
-        Reads the tokens; called at most every two seconds.
-    standing, limits
-        How clients reach the service, and how much it takes from them.
-    audit
-        Called with who and what at every login, logout and wrong token.
+    It reads the ``tokens`` at most every two seconds, and calls ``audit`` with who and what at every login, logout and
+    wrong token.
     """
 
     def __init__(
         self,
-        app: App,
-        tokens: Callable[[], Tokens] = Tokens,
-        standing: Standing | None = None,
-        limits: Limits | None = None,
-        audit: Callable[[str, str], None] = lambda who, what: None,
+        app: ASGIApp,
+        tokens: Callable[[], Tokens],
+        standing: Standing,
+        limits: ClientLimits,
+        audit: Callable[[str, str], None],
     ) -> None:
-        self.app, self.audit = app, audit
-        self.standing, self.limits = standing or Standing(), limits or Limits()
+        self.app, self.audit, self.standing, self.limits = app, audit, standing, limits
         self._load, self._tokens, self._loaded = tokens, tokens(), time.monotonic()
         self._requests = Buckets(self.limits.rate, self.limits.burst, self.limits.clients)
         self._failures = Buckets(1 / 6, self.limits.failures, self.limits.clients)
@@ -99,17 +91,17 @@ class Guard:
         self._under_way += counted
         try:
             if counted and self._under_way > self.limits.requests:
-                raise Refusal(429, "too many requests at once", "try again later", headers={"retry-after": "1"})
-            answer = await self._checked(scope, receive, send)
+                raise _too_often("too many requests at once", "try again later", 0.0)
+            response = await self._checked(scope, receive, send)
         except Refusal as refusal:
-            answer = refusal.answer
+            response = refusal.response
         finally:
             self._under_way -= counted
-        if answer is not None:
-            await send_answer(send, answer)
+        if response is not None:
+            await response(scope, receive, send)
 
-    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
-        """Checks a request and hands it on; or returns its answer."""
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """Checks a request and hands it on; or returns the response to it."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         token = _without_token(scope)
         path, method = scope["path"], scope["method"]
@@ -145,43 +137,46 @@ class Guard:
             self._tokens, self._loaded = self._load(), time.monotonic()
         offered = token or _offered(headers.get("authorization", ""))
         if offered is None:
-            shown = self._sessions.token(cookie_of(headers.get("cookie", "")))
-            return None if shown is None else self._tokens.owner_of_digest(shown)
+            return self._logged_in(cookie_of(headers.get("cookie", "")))
         identity = self._tokens.owner(offered)
         if identity is None and not self._is_open():
             self._fail(client, path)
         return identity
 
+    def _logged_in(self, cookie: str) -> Identity | None:
+        digest = self._sessions.token(cookie)
+        return None if digest is None else self._tokens.owner_of_digest(digest)
+
     def _fail(self, client: str, path: str) -> NoReturn:
         wait = self._failures.wait(client, time.monotonic())
         if wait:
-            raise Refusal(429, "too many wrong tokens", "try again later", headers={"retry-after": str(int(wait) + 1)})
+            raise _too_often("too many wrong tokens", "try again later", wait)
         self.audit(client, "wrong token")
         raise Refusal(401, "there is no such token", "astray serve token add makes one", headers=_challenge(path))
 
-    def _log_in(self, body: bytes, client: str) -> Answer:
+    def _log_in(self, body: bytes, client: str) -> Response:
         try:
             token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
             raise Refusal(422, "this is no login", 'send {"token": "..."}') from fault
         if self._is_open():
-            return Answer(204, b"", {})
+            return Response(status_code=204)
         identity = self._tokens.owner(token)
         if identity is None:
             self._fail(client, "/login")
         self.audit(identity.name, "login")
-        return Answer(
-            204, b"", {"set-cookie": cookie_header(self._sessions.open(digest_of(token)), tls=self.standing.tls)}
-        )
+        return self._with_cookie(self._sessions.open(digest_of(token)))
 
-    def _log_out(self, headers: dict[str, str]) -> Answer:
+    def _log_out(self, headers: dict[str, str]) -> Response:
         cookie = cookie_of(headers.get("cookie", ""))
-        shown = self._sessions.token(cookie)
-        identity = None if shown is None else self._tokens.owner_of_digest(shown)
+        identity = self._logged_in(cookie)
         self._sessions.close(cookie)
         if identity is not None:
             self.audit(identity.name, "logout")
-        return Answer(204, b"", {"set-cookie": cookie_header("", tls=self.standing.tls)})
+        return self._with_cookie("")
+
+    def _with_cookie(self, cookie: str) -> Response:
+        return Response(status_code=204, headers={"set-cookie": cookie_header(cookie, tls=self.standing.tls)})
 
     # ---------------------------------------------------------------- the request
 
@@ -195,15 +190,13 @@ class Guard:
     def _spend(self, client: str) -> None:
         wait = self._requests.wait(client, time.monotonic())
         if wait:
-            raise Refusal(
-                429, "too many requests", "send several fixes in one", headers={"retry-after": str(int(wait) + 1)}
-            )
+            raise _too_often("too many requests", "send several fixes in one", wait)
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """Reads the whole body, within the limits."""
         most = self.limits.body
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > most:
+        if not length.isdecimal() or int(length) > most:
             raise _too_large(most)
         try:
             async with asyncio.timeout(self.limits.body_seconds):
@@ -288,6 +281,10 @@ def _part(message: Message) -> bytes:
     if message["type"] == "http.disconnect":
         raise Refusal(400, "the body is not complete", "send the whole body")
     return bytes(message.get("body", b""))
+
+
+def _too_often(reason: str, remedy: str, wait: float) -> Refusal:
+    return Refusal(429, reason, remedy, headers={"retry-after": str(int(wait) + 1)})
 
 
 def _too_large(most: int) -> Refusal:

@@ -182,18 +182,14 @@ def is_loopback(host: str) -> bool:
 
 
 def check_binding(host: str, *, tls: bool, behind_proxy: bool, tokens: int) -> None:
-    """Refuses to listen where others could read the traffic, or where other machines would need no token.
-
-    Raises
-    ------
-    AstrayError
-        If the host is not loopback and there is no TLS (here or at a proxy), or no token.
-    """
-    remedy = "make one first: astray serve token add FOLDER NAME --write"
+    """Refuses to listen where others could read the traffic, or where other machines would need no token."""
     if not is_loopback(host) and not (tls or behind_proxy):
         raise AstrayError(
             f"on {host} anybody on the network could read and change what is sent",
             remedy="give --certificate and --key, or --behind-proxy if a proxy in front of the service has TLS",
         )
     if (behind_proxy or not is_loopback(host)) and not tokens:
-        raise AstrayError("other machines can reach the service, and there is no token", remedy=remedy)
+        raise AstrayError(
+            "other machines can reach the service, and there is no token",
+            remedy="make one first: astray serve token add FOLDER NAME --write",
+        )

@@ -10,13 +10,14 @@ import msgspec
 
 from astray.core.zones import Zone
 from astray.service import preferences
-from astray.service.alerts.notify_rules import WEEK, Alert, PastAlert, decide
+from astray.service.alerts.notify_rules import WEEK, PastAlert, decide
 from astray.service.alerts.outlets import OUTLETS, OutletAddress
 from astray.service.preferences import Preferences
-from astray.service.scoring.event_rows import trip_name
+from astray.service.scoring.event_rows import Alert, read_alert, trip_name
 from astray.service.store import Connection
 
-EVENTS = ("opened", "updated", "closed")
+EVENTS = ("opened", "closed")
+"""The events of an alert that messages tell, in their order."""
 
 
 def tell(connection: Connection, alert: str, zone: Zone, now: float, address: str = "") -> str:
@@ -24,8 +25,7 @@ def tell(connection: Connection, alert: str, zone: Zone, now: float, address: st
 
     ``address`` is that of the service's page, for the link. Returns the decision: yes, held or no.
     """
-    wanted = preferences.load(connection)
-    found = _alert(connection, alert)
+    wanted, found = preferences.load(connection), read_alert(connection, alert)
     if found is None:
         return "no"
     past = connection.rows("SELECT agent, at, told FROM alerts WHERE at > ? AND id <> ?", (now - WEEK, alert))
@@ -39,24 +39,23 @@ def tell(connection: Connection, alert: str, zone: Zone, now: float, address: st
     return decision.told
 
 
-def tell_change(connection: Connection, alert: str, event: str, zone: Zone, now: float, address: str = "") -> None:
-    """Puts messages for programs into the outbox when an alert that was sent is ``updated`` or ``closed``."""
-    found = _alert(connection, alert)
-    told = connection.value("SELECT told FROM alerts WHERE id = ?", (alert,))
-    if found is not None and told in ("yes", "held"):
-        _put(connection, found, event, preferences.load(connection), zone, now, address)
+def tell_closed(connection: Connection, alert: str, zone: Zone, now: float, address: str = "") -> None:
+    """Puts messages for programs into the outbox when an alert is over that was sent."""
+    found = read_alert(connection, alert)
+    if found is not None and found.told in ("yes", "held"):
+        _put(connection, found, "closed", preferences.load(connection), zone, now, address)
 
 
 def message(alert: Alert, event: str, zone: Zone, address: str = "") -> dict[str, Any]:
     """Returns the message about an alert: fields for programs, ``title`` and ``text`` for people. It names no places.
 
-    >>> alert = Alert("1f", "ana", "1", 0.0, "anomaly", "never began here before (0 of 128 past trips)")
+    >>> alert = Alert("1f", "ana", "1", 0.0, 0.0, None, "anomaly", "never began here before (0 of 128 past trips)")
     >>> message(alert, "opened", Zone("Asia/Tokyo"))["text"]
     'ana, 09:00 on 1970-01-01 (Asia/Tokyo): never began here before (0 of 128 past trips)'
     """
     when = f"{zone.clock(alert.opened):%H:%M on %Y-%m-%d} ({zone.name})"
     late = ", reported late" if alert.late else ""
-    said = {"opened": "unusual trip", "updated": "unusual trip", "closed": "usual again"}[event]
+    said = "unusual trip" if event == "opened" else "usual again"
     return {
         "id": alert.id,
         "event": event,
@@ -77,14 +76,6 @@ def message(alert: Alert, event: str, zone: Zone, address: str = "") -> dict[str
 def key_of(alert: str, event: str, outlet: OutletAddress) -> str:
     """Returns the key of a message, which stays the same if the service decides on the alert again."""
     return hashlib.blake2b(f"{alert}\0{event}\0{outlet.kind}\0{outlet.to}".encode(), digest_size=16).hexdigest()
-
-
-def _alert(connection: Connection, alert: str) -> Alert | None:
-    row = connection.row("SELECT id, agent, trip, opened, level, words, late FROM alerts WHERE id = ?", (alert,))
-    if row is None:
-        return None
-    key, agent, trip, opened, level, words, late = row
-    return Alert(key, agent, trip, opened, level, words, bool(late))
 
 
 def _put(

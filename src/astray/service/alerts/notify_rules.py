@@ -9,24 +9,13 @@ from typing import Literal, NamedTuple
 from astray.core.text import number_of
 from astray.core.zones import Zone
 from astray.service.preferences import Hours, Preferences
+from astray.service.scoring.event_rows import Alert
 
 WEEK = 7 * 86_400.0
 OLD = 86_400.0
 """Seconds after which an alert is not sent: phones may upload days later, when nobody can act on it."""
 TOGETHER = 60.0
 """Seconds after an alert of an agent in which its next one counts as part of the same batch."""
-
-
-class Alert(NamedTuple):
-    """An alert that has just opened."""
-
-    id: str
-    agent: str
-    trip: str
-    opened: float  # the time of the fix at which it opened
-    level: str  # "anomaly", or "review" where the model is not sure
-    words: str
-    late: bool = False  # the fixes came after the trip was over
 
 
 class PastAlert(NamedTuple):
@@ -55,24 +44,11 @@ def decide(
 ) -> Decision:
     """Decides whether an alert is sent: first by the reasons against it, then by the agent's quiet hours.
 
-    Parameters
-    ----------
-    alert
-        The alert.
-    past
-        The alerts of the last seven days, of all agents; older ones do not matter.
-    preferences
-        The budget and the quiet hours.
-    now
-        The time by the clock of this machine.
-    zone
-        The time zone of the agent.
-    paused_until
-        Until when the alerts of this agent are paused, if they are.
+    ``past`` are the alerts of the last seven days, of all agents; ``zone`` is the time zone of the alert's agent, and
+    ``paused_until`` the end of a pause of its alerts.
 
-    Examples
-    --------
-    >>> alert = Alert("1", "ana", "2013-07-01T00:00:58Z", 1372636858.0, "anomaly", "never began here before")
+    >>> opened = 1372636858.0
+    >>> alert = Alert("1", "ana", "2013-07-01T00:00:58Z", opened, opened, None, "anomaly", "never began here before")
     >>> decide(alert, [], Preferences(), 1372636900.0, Zone("Europe/Lisbon"))
     Decision(told='yes', reason='', when=1372636900.0)
     >>> quiet = Preferences(quiet_hours=Hours("22:00", "07:00"))

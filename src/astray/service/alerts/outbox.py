@@ -1,4 +1,4 @@
-"""Delivers messages, which stay in the store until they have arrived, even if the service is killed meanwhile.
+"""Delivers messages, which stay in the store until they have arrived, even if the service is killed in between.
 
 The outbox writes down each attempt before it makes it. So after a kill it sends the message again, with the same key;
 where an outlet has no room for a key, the message says that it is a repetition.
@@ -43,22 +43,10 @@ class Waiting(NamedTuple):
 
 
 class Outbox:
-    """Delivers messages in a thread.
+    """Delivers the messages of a store, in a thread; ``write`` is that of the service, ``seed`` spreads attempts."""
 
-    Parameters
-    ----------
-    store
-        Holds the messages.
-    write
-        Runs a function with the connection that writes; see ``Service.write``.
-    means
-        What the outlets need beside their addresses.
-    seed
-        Seeds the generator that spreads the attempts.
-    """
-
-    def __init__(self, store: Store, write: Write, means: Means | None = None, seed: int | None = None) -> None:
-        self._store, self._write, self._means = store, write, means or Means()
+    def __init__(self, store: Store, write: Write, means: Means, seed: int | None = None) -> None:
+        self._store, self._write, self._means = store, write, means
         self._chance = np.random.default_rng(seed)
         self._stopped = threading.Event()
         self._busy: set[OutletAddress] = set()
@@ -70,7 +58,7 @@ class Outbox:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops when the messages under way have arrived or failed."""
+        """Stops when the messages being sent have arrived or failed."""
         self._stopped.set()
         self._thread.join()
         self._pool.shutdown()
@@ -110,7 +98,7 @@ class Outbox:
             )
         )
         if not begun.result():
-            return True  # the agent was erased meanwhile
+            return True  # its agent was erased
         try:
             deliver(one.outlet, Delivery(one.key, one.message, one.attempts > 0), self._means)
         except NotDelivered as failure:

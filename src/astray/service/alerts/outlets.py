@@ -24,7 +24,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
+from astray.core.errors import AstrayError
 from astray.service.access.tokens import is_loopback
+from astray.service.feeds.mqtt_feed import Broker
 
 TIMEOUT = 10.0  # seconds for a connection, and for each answer
 TRY_AGAIN = frozenset({408, 409, 425, 429})  # refusals that may pass
@@ -63,13 +65,7 @@ class NotDelivered(Exception):
 
 
 def deliver(outlet: OutletAddress, delivery: Delivery, means: Means) -> None:
-    """Delivers a message.
-
-    Raises
-    ------
-    NotDelivered
-        If the message did not arrive, as far as the service knows.
-    """
+    """Delivers a message; raises :class:`NotDelivered` if it did not arrive, as far as the service knows."""
     try:
         OUTLETS[outlet.kind].send(outlet.to, delivery, means)
     except NotDelivered:
@@ -160,7 +156,7 @@ def _refused(answer: http.client.HTTPResponse) -> NoReturn:
     if 300 <= status < 400:
         raise NotDelivered(f"answered {status}: redirects are not followed", final=True)
     waited = answer.getheader("Retry-After", "")
-    wait = float(waited) if waited.isdigit() else 0.0
+    wait = float(waited) if waited.isdecimal() else 0.0
     raise NotDelivered(
         f"answered {status}", final=400 <= status < 500 and status not in TRY_AGAIN, wait=min(wait, 86_400)
     )
@@ -211,9 +207,6 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
 
 def mqtt(to: str, delivery: Delivery, means: Means) -> None:
     """Publishes under ``TOPIC/ALERT``, retained: who subscribes later gets the state of each alert."""
-    from astray.core.errors import AstrayError
-    from astray.service.feeds.mqtt_feed import Broker
-
     url = to if "://" in to else means.mqtt
     if url is None:
         raise NotDelivered("the service knows no broker; give mqtt://HOST/TOPIC", final=True)

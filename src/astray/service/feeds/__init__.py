@@ -9,40 +9,36 @@ To add a feed, write a file with a decoder and name it in :data:`FORMATS`. A dec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
+
+from starlette.responses import Response
 
 from astray.service.batches import Batch, Receipt
 from astray.service.feeds import gpslogger, osmand, overland, owntracks, plain_json, traccar
 from astray.service.feeds.feed_answers import empty_list, listed, listed_strictly, result_ok
-from astray.service.responses import Answer
+from astray.service.feeds.row_checks import Sent
 
-__all__ = ["FORMATS", "Decoder", "Format"]
-
-
-class Decoder(Protocol):
-    """The signature of every decoder."""
-
-    def __call__(
-        self, body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
-    ) -> Batch:
-        """Decodes a request; ``agent`` owns rows that name nobody, and names of headers are in lower case."""
+__all__ = ["FEEDS", "FORMATS", "Format"]
 
 
 class Format(NamedTuple):
-    """A format: the addresses and methods that take it, its decoder and its answer."""
+    """A format: the address and the methods that take it, its decoder and its answer."""
 
-    paths: tuple[str, ...]
+    path: str
     methods: tuple[str, ...]
-    decode: Decoder
-    answer: Callable[[Receipt], Answer]
+    decode: Callable[[Sent], Batch]
+    answer: Callable[[Receipt], Response]
 
 
 FORMATS: Mapping[str, Format] = {
-    "owntracks": Format(("/pub",), ("POST",), owntracks.decode, empty_list),
-    "overland": Format(("/overland",), ("POST",), overland.decode, result_ok),
-    "osmand": Format(("/osmand", "/osmand/{token}"), ("GET", "POST"), osmand.decode, listed),
-    "traccar": Format(("/traccar",), ("POST",), traccar.decode, listed),
-    "gpslogger": Format(("/gpslogger",), ("GET", "POST"), gpslogger.decode, listed),
-    "plain": Format(("/api/fixes",), ("POST",), plain_json.decode, listed_strictly),
+    "owntracks": Format("/pub", ("POST",), owntracks.decode, empty_list),
+    "overland": Format("/overland", ("POST",), overland.decode, result_ok),
+    "osmand": Format("/osmand", ("GET", "POST"), osmand.decode, listed),
+    "traccar": Format("/traccar", ("POST",), traccar.decode, listed),
+    "gpslogger": Format("/gpslogger", ("GET", "POST"), gpslogger.decode, listed),
+    "plain": Format("/api/fixes", ("POST",), plain_json.decode, listed_strictly),
 }
 """Every format by its name."""
+
+FEEDS: Mapping[str, Format] = {form.path: form for form in FORMATS.values()}
+"""Every format by its address, to which a sender may append its token (``/osmand/TOKEN``)."""

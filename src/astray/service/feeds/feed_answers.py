@@ -10,47 +10,48 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 from astray.core.text import harmless
 from astray.service.batches import Receipt
 from astray.service.feeds.row_checks import WHOLE
-from astray.service.responses import JSON, Answer, Refusal
+from astray.service.responses import JSON, Refusal
 
 REFUSED_HEADER = "x-refused"
 """Says how many rows were refused, and why the first one was, where the answer has no room for that."""
 
 
-def empty_list(receipt: Receipt) -> Answer:
+def empty_list(receipt: Receipt) -> Response:
     """Answers ``[]``: OwnTracks expects an array of messages, and there are none for it."""
     return _answer(receipt, b"[]")
 
 
-def result_ok(receipt: Receipt) -> Answer:
+def result_ok(receipt: Receipt) -> Response:
     """Answers ``{"result":"ok"}``: after any other answer Overland sends everything again."""
     return _answer(receipt, b'{"result":"ok"}')
 
 
-def listed(receipt: Receipt) -> Answer:
+def listed(receipt: Receipt) -> Response:
     """Answers with the number of fixes taken and the rows refused, for senders that only look at the status."""
     return _answer(receipt, msgspec.json.encode(_counts(receipt)))
 
 
-def listed_strictly(receipt: Receipt) -> Answer:
+def listed_strictly(receipt: Receipt) -> Response:
     """Answers like :func:`listed`, but with 422 if no row could be used, for programs written for this service."""
     if receipt.refused and not receipt.accepted and not _unusable(receipt):
         reason, remedy = receipt.refused[0].reason, "correct the fixes and send them again"
-        return Refusal(422, reason, remedy, **_counts(receipt)).answer
+        return Refusal(422, reason, remedy, **_counts(receipt)).response
     return listed(receipt)
 
 
-def _answer(receipt: Receipt, body: bytes) -> Answer:
+def _answer(receipt: Receipt, body: bytes) -> Response:
     if reason := _unusable(receipt):
-        return Refusal(422, reason, "docs/how-to/feeds.md says how to set up the sender").answer
-    headers = {"content-type": JSON}
+        return Refusal(422, reason, "docs/how-to/feeds.md says how to set up the sender").response
+    headers = {}
     if receipt.refused:
         first = receipt.refused[0].reason.encode("ascii", "backslashreplace").decode()
         headers[REFUSED_HEADER] = f"{len(receipt.refused)}; {harmless(first)}"
-    return Answer(200, body, headers)
+    return Response(body, headers=headers, media_type=JSON)
 
 
 def _counts(receipt: Receipt) -> dict[str, Any]:

@@ -9,10 +9,14 @@ import time as clock
 from collections import deque
 from urllib.parse import parse_qsl
 
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from astray.service.access.tokens import EVERYBODY, Identity, narrowed
 from astray.service.batches import Busy, Receipt
-from astray.service.feeds import FORMATS, Format
-from astray.service.responses import Answer, App, Message, Receive, Refusal, Scope, Send, send_answer
+from astray.service.feeds import FEEDS, Format
+from astray.service.feeds.row_checks import Sent
+from astray.service.responses import Refusal
 from astray.service.service import Service
 
 log = logging.getLogger("astray.serve")
@@ -44,43 +48,36 @@ class Waiters:
 
 
 class Feeds:
-    """Answers requests of feeds, and hands all others on (ASGI).
+    """Answers requests of feeds, and hands all others to ``app`` (ASGI).
 
-    Parameters
-    ----------
-    service
-        Takes the fixes.
-    app
-        Answers all other requests. The guard has read the whole body of a request before it comes here.
+    The guard stands before it: it has taken tokens out of paths, and has read the whole body.
     """
 
-    def __init__(self, service: Service, app: App) -> None:
+    def __init__(self, service: Service, app: ASGIApp) -> None:
         self.service, self.app, self._waiters = service, app, Waiters()
-        # The guard has taken tokens out of paths.
-        self._forms = {path: form for form in FORMATS.values() for path in form.paths if "{" not in path}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        form = self._forms.get(scope["path"]) if scope["type"] == "http" else None
+        form = FEEDS.get(scope["path"]) if scope["type"] == "http" else None
         if form is None:
             await self.app(scope, receive, send)
             return
         try:
-            answer = await self._answer(form, scope, await receive())
+            response = await self._answer(form, scope, await receive())
         except Refusal as refusal:
-            answer = refusal.answer
+            response = refusal.response
         except Exception:
             log.exception("fixes could not be taken: %s %s", scope["method"], scope["path"])
-            answer = Refusal(500, "an error inside astray serve", "look at its log").answer
-        await send_answer(send, answer)
+            response = Refusal(500, "an error inside astray serve", "look at its log").response
+        await response(scope, receive, send)
 
-    async def _answer(self, form: Format, scope: Scope, message: Message) -> Answer:
+    async def _answer(self, form: Format, scope: Scope, message: Message) -> Response:
         if scope["method"] not in form.methods:
             raise Refusal(405, "this address does not take this method", headers={"allow": ", ".join(form.methods)})
         identity: Identity = scope.get("state", {}).get("identity", EVERYBODY)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        batch = form.decode(message["body"], query, headers, clock.time(), identity.only_agent)
+        batch = form.decode(Sent(message["body"], query, headers, clock.time(), identity.only_agent))
         waiter: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         try:
             self.service.submit(narrowed(identity, batch), lambda receipt: self._waiters.done(waiter, receipt))

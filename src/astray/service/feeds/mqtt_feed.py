@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import msgspec
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -24,8 +25,8 @@ from paho.mqtt.properties import Properties
 
 from astray.core.errors import AstrayError
 from astray.service.batches import Batch, Busy, Receipt, RefusedRow
-from astray.service.feeds import mqtt_topics
-from astray.service.feeds.row_checks import WHOLE
+from astray.service.feeds import owntracks, plain_json, traccar
+from astray.service.feeds.row_checks import WHOLE, Sent
 
 Submit = Callable[[Batch, Callable[[Receipt], None]], None]
 
@@ -34,6 +35,8 @@ SESSION_SECONDS = 7 * 86_400
 MAX_PAYLOAD = 1_048_576
 AGAIN = 0.05  # seconds between two tries to submit a message while the queue is full
 PATIENCE = 20.0  # seconds of such tries; then the feed reconnects, and the broker sends the message again
+OWNTRACKS = "owntracks"
+"""The word with which the topics of OwnTracks begin."""
 DROPPED = "$SYS/broker/publish/messages/dropped"
 """The topic under which Mosquitto counts the messages it has dropped."""
 VERSIONS = {"3": MQTTProtocolVersion.MQTTv311, "3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
@@ -120,15 +123,7 @@ class Broker(NamedTuple):
 
 
 class MqttFeed:
-    """Hands fixes from a broker to the service.
-
-    Parameters
-    ----------
-    url
-        The broker, as :meth:`Broker.of` takes it.
-    submit
-        Takes a batch, and calls back when it is on the disk; see ``Service.submit``.
-    """
+    """Hands fixes from a broker to the service, by its method ``submit``."""
 
     def __init__(self, url: str, submit: Submit) -> None:
         self.broker = Broker.of(url)
@@ -138,7 +133,7 @@ class MqttFeed:
         self._stopped = threading.Event()
         self._warnings: dict[str, str] = {}
         self._dropped: int | None = None
-        self._asked = (f"{mqtt_topics.OWNTRACKS}/+/+", f"{self.broker.prefix}/#", DROPPED)
+        self._asked = (f"{OWNTRACKS}/+/+", f"{self.broker.prefix}/#", DROPPED)
         client = self.broker.client(self.broker.client_id, lasting=True)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
@@ -206,7 +201,7 @@ class MqttFeed:
             else:
                 client.ack(mid, qos)
 
-        if message.retain:  # how things stood, which every new subscription is told: no fix that is new
+        if message.retain:  # an old state that the broker repeats to each new subscriber, not a new fix
             acknowledge()
             return
         if qos == 0:
@@ -234,10 +229,37 @@ class MqttFeed:
             topic = message.topic
         except UnicodeDecodeError:
             return Batch([], [RefusedRow(WHOLE, "the topic is not UTF-8")])
-        return mqtt_topics.decode(topic, bytes(message.payload), self.broker.prefix, time.time())
+        return decode_topic(topic, bytes(message.payload), self.broker.prefix, time.time())
 
     def _begin_anew(self, client: paho.Client) -> None:
         """Breaks the connection, so that the broker sends again what was not acknowledged."""
         self._connection += 1
         if (connection := client.socket()) is not None:
             cast(socket.socket, connection).shutdown(socket.SHUT_RDWR)
+
+
+def decode_topic(topic: str, payload: bytes, prefix: str, now: float) -> Batch:
+    """Decodes a message of a broker: the topic gives the agent, the payload its format.
+
+    The topic is ``owntracks/USER/DEVICE``, ``PREFIX`` or ``PREFIX/AGENT``.
+
+    Under the prefix there may be plain fixes, locations of OwnTracks, or positions that Traccar forwards
+    (``forward.type=mqtt``). An agent's name may have slashes.
+
+    >>> decode_topic("fleet/van/3", b'{"time": 0, "lat": 45, "lon": 7}', "fleet", now=0.0).fixes[0].agent
+    'van/3'
+    """
+    if not payload.strip():
+        return Batch([], [])  # the broker deletes the retained message of this topic
+    if topic.startswith(f"{OWNTRACKS}/"):
+        return owntracks.decode(Sent(payload, {"u": owntracks.of_topic(topic)}, {}, now))
+    agent = topic.removeprefix(prefix).strip("/") or None
+    try:
+        said = msgspec.json.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        said = None  # several lines, or no JSON
+    if isinstance(said, dict) and "_type" in said:
+        return owntracks.locations(said, agent or "", now)
+    if isinstance(said, dict) and ("position" in said or "location" in said):
+        return traccar.positions(said, now, agent)
+    return plain_json.decode(Sent(payload, {}, {}, now, agent))

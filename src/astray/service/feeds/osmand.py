@@ -11,23 +11,23 @@ from collections.abc import Mapping
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
 from astray.service.feeds import traccar
-from astray.service.feeds.row_checks import Row, batch, fields, whole
+from astray.service.feeds.row_checks import Row, Sent, batch, fields, whole
 
 
-def decode(
-    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
-) -> Batch:
+def decode(sent: Sent) -> Batch:
     """Decodes one fix: ``id`` or ``deviceid``; ``lat`` and ``lon``, or ``location``; ``timestamp`` (default: now).
 
     A JSON body comes from Traccar Client, version 9 or later.
 
-    >>> decode(b"", {"id": "17", "location": "60.0,30.0", "timestamp": "1377177267"}, {}, now=1.5e9).fixes
+    >>> decode(Sent(b"", {"id": "17", "location": "60.0,30.0", "timestamp": "1377177267"}, {}, now=1.5e9)).fixes
     [FeedFix(agent='17', time=1377177267.0, lat=60.0, lon=30.0, trip='', destination=None, accuracy=None)]
     """
-    if headers.get("content-type", "").startswith("application/json") and not query.get("lat"):
-        return traccar.decode(body, query, headers, now, agent)
-    found = fields(body, query)
-    return found if isinstance(found, Batch) else one(found, found.get("id") or found.get("deviceid") or agent, now)
+    if sent.headers.get("content-type", "").startswith("application/json") and not sent.query.get("lat"):
+        return traccar.decode(sent)
+    found = fields(sent)
+    if isinstance(found, Batch):
+        return found
+    return one(found, found.get("id") or found.get("deviceid") or sent.agent, sent.now)
 
 
 def one(found: Mapping[str, str], who: str | None, now: float) -> Batch:

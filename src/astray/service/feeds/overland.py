@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from astray.core.fixes import number
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
-from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, Sent, batch, document, mapping, text, whole
 
 
-def decode(
-    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
-) -> Batch:
+def decode(sent: Sent) -> Batch:
     """Decodes a batch; ignores ``current`` and ``trip`` beside it, since a later batch repeats them.
 
     The agent is the first of: the point's ``device_id``, the address (``?agent=ana``), the parameter ``agent``, the
     phone's ``unique_id``.
     """
-    said = document(body)
+    said = document(sent.body)
     if isinstance(said, Batch):
         return said
     rows = said.get("locations") if isinstance(said, dict) else None
     if not isinstance(rows, list):
         return whole('this is no batch of Overland: it has no list "locations"')
-    named = query.get("agent") or agent
-    found = batch(rows, lambda row: _point(row, named), now)
+    named = sent.query.get("agent") or sent.agent
+    found = batch(rows, lambda row: _point(row, named), sent.now)
     if not found.fixes and found.refused and all(row.agent is None for row in found.refused):
         return whole(found.refused[0].reason + "; enter a Device ID in the application")
     return found

@@ -6,34 +6,32 @@ are ignored. An empty body says that a friend was deleted. The agent is ``user/d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from astray.service.batches import Batch
-from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, Sent, batch, document, mapping, text, whole
 
 ENCRYPTED = "the message is encrypted; turn encryption off in the application, and use https or TLS instead"
 
 
-def decode(
-    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
-) -> Batch:
+def decode(sent: Sent) -> Batch:
     """Decodes one posted message, or a list of them.
 
     The agent is the first of: the address (``?u=ana&d=phone``), the headers ``X-Limit-U`` and ``X-Limit-D``, the
     message's ``topic``, the parameter ``agent``, the message's ``tid``.
 
     >>> body = b'{"_type": "location", "lat": 48.85, "lon": 2.295, "tid": "JJ", "tst": 1497476456}'
-    >>> decode(body, {"u": "jane", "d": "phone"}, {}, now=1.5e9).fixes[0].agent
+    >>> decode(Sent(body, {"u": "jane", "d": "phone"}, {}, now=1.5e9)).fixes[0].agent
     'jane/phone'
     """
-    if not body.strip():
+    if not sent.body.strip():
         return Batch([], [])
-    said = document(body)
+    said = document(sent.body)
     if isinstance(said, Batch):
         return said
-    who = _joined(query.get("u"), query.get("d")) or _joined(headers.get("x-limit-u"), headers.get("x-limit-d"))
-    return locations(said, who, now, agent)
+    names = sent.query.get("u"), sent.query.get("d")
+    who = _joined(*names) or _joined(sent.headers.get("x-limit-u"), sent.headers.get("x-limit-d"))
+    return locations(said, who, sent.now, sent.agent)
 
 
 def locations(said: Any, who: str, now: float, agent: str | None = None) -> Batch:

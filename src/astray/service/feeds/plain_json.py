@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from astray.runtime.json_fixes import Refused, understood
 from astray.service.batches import Batch, FeedFix
-from astray.service.feeds.row_checks import batch, document, metres, whole
+from astray.service.feeds.row_checks import Sent, batch, document, metres, whole
 
 EXAMPLE = '{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}'
 ACCURACY = ("accuracy", "acc", "horizontal_accuracy")
 
 
-def decode(
-    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
-) -> Batch:
+def decode(sent: Sent) -> Batch:
     r"""Decodes fixes such as ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
 
     A body that is one JSON value is an object or an array. Otherwise it is read line by line, and a line that is no
     JSON is a refused row. Fixes that name no agent belong to ``?agent=ana`` or to the parameter ``agent``.
 
-    >>> decode(b'[{"uid": 17, "tst": 60, "lat": 45, "lng": 7}, 3]', {}, {}, now=60)
+    >>> decode(Sent(b'[{"uid": 17, "tst": 60, "lat": 45, "lng": 7}, 3]', {}, {}, now=60))
     Batch(fixes=[FeedFix(agent='17', time=60.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],
           refused=[RefusedRow(index=1, reason='not a JSON object', agent=None)])
     """
-    said = document(body)
+    said, agent = document(sent.body), sent.query.get("agent") or sent.agent
     if isinstance(said, Batch):
-        lines = [line for line in body.splitlines() if line.strip()]
+        lines = [line for line in sent.body.splitlines() if line.strip()]
         if len(lines) < 2:
             return said
-        return fixes([_line(line) for line in lines], now, query.get("agent") or agent)
-    if not isinstance(said, (dict, list)):
+        said = [_line(line) for line in lines]
+    elif not isinstance(said, (dict, list)):
         return whole(f"the body is neither a JSON object nor an array of them; a fix is {EXAMPLE}")
-    return fixes(said if isinstance(said, list) else [said], now, query.get("agent") or agent)
-
-
-def fixes(rows: list[Any], now: float, agent: str | None = None) -> Batch:
-    """Checks rows that are decoded already."""
-    return batch(rows, lambda row: _row(row, agent), now)
+    return batch(said if isinstance(said, list) else [said], lambda row: _row(row, agent), sent.now)
 
 
 def _line(line: bytes) -> Any:

@@ -24,6 +24,16 @@ MAX_FIELDS = 100
 _COUNT = re.compile(r"[0-9]{1,19}([.][0-9]{1,9})?")
 
 
+class Sent(NamedTuple):
+    """A message, as a decoder takes it."""
+
+    body: bytes
+    query: Mapping[str, str]
+    headers: Mapping[str, str]  # with names in lower case
+    now: float
+    agent: str | None = None  # owns rows that name nobody
+
+
 class Row(NamedTuple):
     """The values of a row, before any check."""
 
@@ -90,12 +100,12 @@ def document(body: bytes) -> Any:
         return whole(f"not JSON: {str(error)[:100]}")
 
 
-def fields(body: bytes, query: Mapping[str, str]) -> dict[str, str] | Batch:
+def fields(sent: Sent) -> Mapping[str, str] | Batch:
     """Returns the fields of a query or, without one, of a form in the body; or a refusal."""
-    if query:
-        return dict(query)
+    if sent.query:
+        return sent.query
     try:
-        found = dict(parse_qsl(body.decode("utf-8", "replace").strip(), max_num_fields=MAX_FIELDS))
+        found = dict(parse_qsl(sent.body.decode("utf-8", "replace").strip(), max_num_fields=MAX_FIELDS))
     except ValueError:
         return whole(f"more than {MAX_FIELDS} fields")
     return found or whole("neither the address nor the body has fields")

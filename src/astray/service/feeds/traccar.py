@@ -11,15 +11,13 @@ from typing import Any
 
 from astray.runtime.json_fixes import Refused
 from astray.service.batches import Batch
-from astray.service.feeds.row_checks import Row, batch, document, mapping, text, whole
+from astray.service.feeds.row_checks import Row, Sent, batch, document, mapping, text, whole
 
 
-def decode(
-    body: bytes, query: Mapping[str, str], headers: Mapping[str, str], now: float, agent: str | None = None
-) -> Batch:
+def decode(sent: Sent) -> Batch:
     """Decodes a message of the application or of the server; the body shows which of them sent it."""
-    said = document(body)
-    return said if isinstance(said, Batch) else positions(said, now, agent)
+    said = document(sent.body)
+    return said if isinstance(said, Batch) else positions(said, sent.now, sent.agent)
 
 
 def positions(said: Any, now: float, agent: str | None = None) -> Batch:

@@ -12,7 +12,7 @@ import { count } from "./words.js";
 const WITH_WAYS = 40; // agents whose habitual ways the map shows, worst first
 const AT_ONCE = 4; // simultaneous requests for ways
 const TRAIL = 60; // last places of an agent that form its trail
-const LABELLED = 60; // up to so many agents all have their names on the map; otherwise only those with an alert
+const LABELLED = 60; // agents up to which the map names all; above that it names only those with an alert
 const PAGE = 1000; // agents asked for at once
 const REDRAW = 500; // milliseconds between two drawings of what has arrived
 const REORDER = 2000; // milliseconds between two orderings of the list

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from astray.service.review.teach import put_audit
+from astray.service.scoring.event_rows import put_audit
 from astray.service.scoring.scorer import Scorer
 from astray.service.store.schema import OF_AN_AGENT
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from astray.core.errors import UnknownAgentWarning
 from astray.core.threads import one_thread
-from astray.explain import Explanation
+from astray.explain import Explanation, Way
 from astray.scoring.decisions import NORMAL
 from astray.service import served_model
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
-from astray.service.store import Address, Connection, open_reader
+from astray.service.store import Address, Connection, connect
 
 MOST = 10  # explanations requested at a time
 NO_WORDS = "no explanation could be made"
@@ -55,7 +55,7 @@ class Explainer:
     def __call__(self, task: Task) -> Made | None:
         """Explains a trip of the store; returns None if the trip is gone."""
         if self._connection is None:
-            self._connection = open_reader(self._address)
+            self._connection = connect(self._address, write=False)
         with one_thread():
             return explain(self._connection, task)
 
@@ -119,7 +119,7 @@ def packed(explanation: Explanation) -> Made:
     def numbers(values: Any, digits: int) -> list[float | None]:
         return [round(v, digits) if np.isfinite(v) else None for v in np.asarray(values, float).tolist()]
 
-    ways = [_line(way, trips=1) for way in e.habitual]
+    ways = [{"type": "Feature", "properties": {"trips": 1}, "geometry": _line(way)} for way in e.habitual]
     whole = {
         "words": [reason.words for reason in e.reasons] or ([e.lowest] if e.lowest else []),
         "eps": round(e.eps, 4),
@@ -140,7 +140,7 @@ def packed(explanation: Explanation) -> Made:
             for s in e.segments
         ],
         "ways": {"type": "FeatureCollection", "features": ways},
-        "expected": _line(e.expected[0])["geometry"] if e.expected else None,
+        "expected": _line(e.expected[0]) if e.expected else None,
     }
     words = (
         "; ".join(reason.words for reason in e.reasons[:2]) or e.lowest or ("" if e.decision == NORMAL else "unusual")
@@ -148,12 +148,10 @@ def packed(explanation: Explanation) -> Made:
     return Made(words, zlib.compress(msgspec.json.encode(whole), 6))
 
 
-def _line(way: Any, **properties: Any) -> dict[str, Any]:
+def _line(way: Way) -> dict[str, Any]:
+    """Returns a way as GeoJSON."""
     lat, lon = way
-    points = [
-        [round(x, 6), round(y, 6)] for x, y in zip(np.asarray(lon).tolist(), np.asarray(lat).tolist(), strict=True)
-    ]
-    return {"type": "Feature", "properties": properties, "geometry": {"type": "LineString", "coordinates": points}}
+    return {"type": "LineString", "coordinates": np.round(np.column_stack([lon, lat]), 6).tolist()}
 
 
 def unpacked(data: bytes) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Refreshes the model in a separate process: recalibrates agents, and lets the shared reward go on learning.
+"""Refreshes the model in a separate process: recalibrates agents, and trains the shared reward further.
 
 While the service learns trip by trip, it measures each trip by the memory of that moment. Now and then it measures an
-agent again on all its newest trips; and when enough agents have enough trips, the shared reward goes on learning from
-them, as in ``astray fit``. The result takes effect between trips: an open trip keeps the model it began with. The
+agent again on all its newest trips; and when enough agents have enough trips, it trains the shared reward further
+on them, as ``astray fit`` does. The result takes effect between trips: an open trip keeps the model it began with. The
 popularity of places does not change.
 """
 
@@ -19,14 +19,14 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.model.shared_training import GoingOnConfig, go_on
 from astray.service import served_model
-from astray.service.preferences import put_setting
-from astray.service.review.teach import pin, put_audit
+from astray.service.preferences import put_setting, setting
+from astray.service.scoring.event_rows import put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
-from astray.service.store import Address, Connection, open_reader
+from astray.service.store import Address, Connection, connect
 
 REFRESHED = "refreshed"  # the setting that holds the time of the last refresh, and the reward's trips
 LEAST_TRIPS = 20  # of an agent, before it is recalibrated
-LEAST_AGENTS, LEAST_EACH = 12, 10  # agents, and trips of each, before the reward goes on learning
+LEAST_AGENTS, LEAST_EACH = 12, 10  # agents, and trips of each, before the reward is trained further
 MOST_AGENTS, MOST_EACH = 64, 200  # agents, and trips of each, that the reward learns from
 
 
@@ -40,7 +40,7 @@ class Recalibration(NamedTuple):
 
 
 class NewReward(NamedTuple):
-    """A reward that goes on learning and, when that is done, the parts of the model."""
+    """The order to train the reward further and, when that is done, the parts of the new model."""
 
     model: int
     trips: int  # to learn from
@@ -59,7 +59,7 @@ class Last(msgspec.Struct):
 
 def last_refresh(connection: Connection) -> Last | None:
     """Reads the last refresh; None if there was none."""
-    found = connection.value("SELECT value FROM settings WHERE name = ?", (REFRESHED,))
+    found = setting(connection, REFRESHED)
     return None if found is None else msgspec.json.decode(found, type=Last)
 
 
@@ -71,7 +71,7 @@ def note_refresh(connection: Connection, last: Last) -> None:
 def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refresh]:
     """Returns what to refresh: the reward, if there are twice as many trips as when it last learned, or else agents.
 
-    Only a service that has torch goes on learning the reward; without it agents alone are measured anew.
+    Only a service that has torch trains the reward; without torch it only recalibrates agents.
     """
     able = [int(n) for (n,) in connection.rows("SELECT trips FROM memories WHERE trips >= ?", (LEAST_EACH,))]
     if can_learn() and len(able) >= LEAST_AGENTS and sum(able) >= 2 * last.trips:
@@ -93,7 +93,7 @@ class Refresher:
 
     def __call__(self, task: Refresh) -> Refresh | None:
         """Does one task; returns None if it had no result."""
-        connection = open_reader(self._address)
+        connection = connect(self._address, write=False)
         try:
             with one_thread():
                 served = served_model.ServedModel.open(connection, task.model)
@@ -108,7 +108,7 @@ class Refresher:
 
 
 def recalibrate(served: served_model.ServedModel, task: Recalibration) -> Recalibration | None:
-    """Measures an agent again: every trip that it keeps, held out of its memory."""
+    """Measures every kept trip of an agent again, each held out of its memory."""
     found, codec = served.tables.read(task.agent), served.memories.codec
     if found is None:
         return None
@@ -119,7 +119,7 @@ def recalibrate(served: served_model.ServedModel, task: Recalibration) -> Recali
 def learn_on(
     connection: Connection, served: served_model.ServedModel, task: NewReward, sharing: GoingOnConfig
 ) -> NewReward | None:
-    """Lets the reward go on learning from the agents' newest normal trips; returns the parts of the model."""
+    """Trains the reward further on the agents' newest normal trips; returns the parts of the new model."""
     asked = "SELECT agent FROM memories WHERE trips >= ? ORDER BY trips DESC, agent LIMIT ?"
     newest = (
         "SELECT trip, started, ended FROM trips WHERE agent = ? AND state = 'learned' ORDER BY started DESC LIMIT ?"
@@ -144,7 +144,7 @@ def learn_on(
 
 
 def swap_in(scorer: Scorer, made: Refresh) -> None:
-    """Puts a result into effect, unless its agent or model has changed meanwhile; a later refresh does it again."""
+    """Puts a result into effect, unless its agent or model has changed since; then a later refresh does it again."""
     if made.model != scorer.version:
         return
     if isinstance(made, Recalibration):
@@ -156,13 +156,13 @@ def swap_in(scorer: Scorer, made: Refresh) -> None:
 def _swap_scale(scorer: Scorer, made: Recalibration) -> None:
     entry = scorer.served.tables.entry(made.agent)
     if entry is not None and entry.checksum == made.before:
-        pin(scorer, made.agent)
+        scorer.pin(made.agent)
         scorer.served.memories[made.agent] = scorer.served.memories.codec.unpack(made.data)
 
 
 def _swap_reward(scorer: Scorer, made: NewReward) -> None:
     for (agent,) in scorer.connection.rows("SELECT agent FROM agents WHERE trip IS NOT NULL"):
-        pin(scorer, str(agent))
+        scorer.pin(str(agent))
     version = scorer.version + 1
     tables = served_model.CachedTables(scorer.connection, version)
     with tables.changing() as change:

@@ -35,16 +35,13 @@ def wait_no_more(connection: Connection, trip: TripScore) -> None:
     connection.run("DELETE FROM reviews WHERE item = ? AND verdict IS NULL", (trip_name(*trip.id),))
 
 
-def question_name(question: Question) -> str:
-    """Returns the name of a question: that of its first trip."""
-    return f"question/{trip_name(*question.trips[0])}"
-
-
 def sync_questions(connection: Connection, agent: str, questions: Sequence[Question], now: float) -> list[str]:
     """Makes the queue hold exactly the open questions about an agent; returns the items that have changed."""
     asked = "SELECT item, trips FROM reviews WHERE agent = ? AND kind = ? AND verdict IS NULL"
     there: dict[str, str] = dict(connection.rows(asked, (agent, QUESTION)))
-    wanted = {question_name(q): json.dumps([trip.trajectory for trip in q.trips]) for q in questions}
+    wanted = {  # a question has the name of its first trip
+        f"question/{trip_name(*q.trips[0])}": json.dumps([trip.trajectory for trip in q.trips]) for q in questions
+    }
     changed = [item for item in there if item not in wanted]
     for item in changed:
         connection.run("DELETE FROM reviews WHERE item = ?", (item,))
@@ -86,10 +83,13 @@ def give_verdict(connection: Connection, item: str, verdict: str, by: str, now: 
 
 def _speak_unasked(connection: Connection, item: str, verdict: str, now: float) -> None:
     """Adds an item for a verdict on a trip that was not in the queue."""
-    row = None if item.startswith("question/") else _stored(connection, item)
-    if row is None:
+    if item.startswith("question/"):
         raise LookupError(item)
-    agent, trip, state, score = row
+    agent, trip = trip_of(item)
+    row = connection.row("SELECT state, score FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
+    if row is None or item != trip_name(agent, trip):  # a trip has exactly one name
+        raise LookupError(item)
+    state, score = row
     if state == LEARNED and verdict != "anomaly":
         raise DataError(
             "the model has learned this trip already", remedy="say anomaly if it should not have, or nothing"
@@ -99,15 +99,6 @@ def _speak_unasked(connection: Connection, item: str, verdict: str, now: float) 
         "ON CONFLICT (item) DO NOTHING",
         (item, UNASKED, agent, json.dumps([trip]), score, now),
     )
-
-
-def _stored(connection: Connection, item: str) -> tuple[str, str, str, float | None] | None:
-    """Returns agent, trip, state and score of a finished trip; None if there is no such trip."""
-    agent, trip = trip_of(item)
-    if item != trip_name(agent, trip):  # a trip has exactly one name
-        return None
-    row = connection.row("SELECT state, score FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
-    return None if row is None else (agent, trip, row[0], row[1])
 
 
 def undo_verdict(connection: Connection, item: str) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from astray.core.trajectories import Trajectories
 from astray.model.observing import LEARNED, REFUSED
 from astray.service.review.review_queue import QUESTION
-from astray.service.scoring.event_rows import trip_name
-from astray.service.scoring.scorer import Scorer, stored_trip
+from astray.service.scoring.event_rows import put_audit, trip_name
+from astray.service.scoring.scorer import Scorer, trip_by_name
 from astray.service.store import Connection
 
 MOST = 20  # verdicts per transaction
@@ -34,10 +34,10 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
     connection, now = scorer.connection, scorer.now
     if verdict != "unsure":
         mine = verdict == "normal"
-        found = _stored(connection, agent, trips)
-        if found is not None and agent in scorer.served.memories:
-            pin(scorer, agent)
-            questions = scorer.served.teach(found, mine)
+        found = [whole for name in trips if (whole := trip_by_name(connection, agent, name)) is not None]
+        if found and agent in scorer.served.memories:
+            scorer.pin(agent)
+            questions = scorer.served.teach(Trajectories.concat(found), mine)
             scorer.ask(agent, questions)
             note_taught(connection, agent, trips, mine)
             tracked = scorer.tracked(agent)
@@ -61,34 +61,4 @@ def note_taught(connection: Connection, agent: str, trips: Sequence[str], mine: 
     connection.many(
         "UPDATE trips SET state = ? WHERE agent = ? AND trip = ?",
         [(LEARNED if mine else REFUSED, agent, trip) for trip in trips],
-    )
-
-
-def _stored(connection: Connection, agent: str, trips: list[str]) -> Trajectories | None:
-    """Reads trips from the log; returns None if all of them are gone."""
-    found = []
-    for trip in trips:
-        row = connection.row("SELECT started, ended FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
-        whole = None if row is None else stored_trip(connection, agent, trip, *row)
-        found += [] if whole is None or not whole.n_rows else [whole]
-    return Trajectories.concat(found) if found else None
-
-
-def pin(scorer: Scorer, agent: str) -> None:
-    """Keeps the present memory of an agent for the open trip that is scored by it."""
-    tracked = scorer.tracked(agent)
-    if tracked is None or tracked.open_trip is None:
-        return
-    scorer.connection.run(
-        "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
-        (agent, scorer.version, scorer.known_of(agent)),
-    )
-
-
-def put_audit(connection: Connection, at: float, who: str, what: str, agent: str | None, details: str) -> None:
-    """Writes a line of the audit: who did what."""
-    connection.run(
-        "INSERT INTO audit (number, at, who, what, agent, details) "
-        "SELECT coalesce(max(number), 0) + 1, ?, ?, ?, ?, ? FROM audit",
-        (at, who, what, agent, details),
     )

@@ -1,4 +1,4 @@
-"""Late fixes: the stored trips that they belong to are cut and scored again, and an alert is raised at most once."""
+"""Late fixes: the stored trips that they belong to are cut and scored again, and raise at most one alert each."""
 
 from __future__ import annotations
 
@@ -13,34 +13,33 @@ from astray.runtime.trip import OpenTrip
 from astray.service.batches import FeedFix
 from astray.service.review.teach import note_taught
 from astray.service.scoring.event_rows import trip_name
-from astray.service.scoring.scorer import Scorer
+from astray.service.scoring.scorer import FIX, Scorer, logged_fix, stored_trip
 from astray.service.scoring.tracking import Tracked
-from astray.service.store import Connection, Row
-
-LOG = "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? ORDER BY time, n"
+from astray.service.store import Connection
 
 
 def rescore_late(scorer: Scorer, now: float) -> list[str]:
-    """Look again at the agents whose fixes came late; gives who they are."""
+    """Scores the trips of agents again whose fixes came late; returns these agents."""
     asked = "SELECT agent FROM agents WHERE late_from IS NOT NULL ORDER BY agent LIMIT 20"
     agents = [str(agent) for (agent,) in scorer.connection.rows(asked)]
     scorer.now = now
     for agent in agents:
-        rescore(scorer, agent)
+        _rescore(scorer, agent)
     return agents
 
 
-def rescore(scorer: Scorer, agent: str) -> None:
-    """Cut and score an agent's trips again, from the one that late fixes touch until they are the stored ones again."""
+def _rescore(scorer: Scorer, agent: str) -> None:
+    """Cuts and scores an agent's trips again, from the first that a late fix touches to the last that differs."""
     before = scorer.tracked(agent)
     if before is None or before.late is None:
         return
     since = _begin(scorer, before, before.late[0])
     asked = "SELECT trip, started FROM trips WHERE agent = ? AND started >= ?"
     stored = {str(trip): float(started) for trip, started in scorer.connection.rows(asked, (agent, since))}
-    log = [_fix(agent, row) for row in scorer.connection.rows(LOG, (agent, since))]
+    logged = f"SELECT {FIX} FROM fixes WHERE agent = ? AND time >= ? ORDER BY time, n"
+    log = [logged_fix(agent, row) for row in scorer.connection.rows(logged, (agent, since))]
     met = _meets(log, before.rules, set(stored.values()), before.late[1])
-    # What is looked at again is measured on a past in which it has no part.
+    # A trip that is scored again must not be part of the past that scores it.
     again = [trip for trip, started in stored.items() if started < met]
     scorer.served.unlearn([TripId(agent, trip) for trip in again])
     found: set[str] = set()
@@ -53,7 +52,7 @@ def rescore(scorer: Scorer, agent: str) -> None:
 
     after = Tracked(scorer.served.detector, agent, store)
     for fix in log:
-        after.take_fix(fix)
+        after.take(*fix.step)
         if after.open_since >= met:
             break
     _remove(scorer.connection, agent, [trip for trip in again if trip not in found])
@@ -63,7 +62,7 @@ def rescore(scorer: Scorer, agent: str) -> None:
 
 
 def _begin(scorer: Scorer, tracked: Tracked, first: float) -> float:
-    """When the trip began that the first late fix may belong to: the last one that began before it."""
+    """Returns when the trip began that the first late fix may belong to: the last trip that began before the fix."""
     if tracked.open_since <= first:
         return tracked.open_since
     asked = "SELECT max(started) FROM trips WHERE agent = ? AND started <= ?"
@@ -72,7 +71,7 @@ def _begin(scorer: Scorer, tracked: Tracked, first: float) -> float:
 
 
 def _meets(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], last: float) -> float:
-    """When a trip begins, after the last late fix, with which a stored one does; from there on nothing has changed."""
+    """Returns when, after the last late fix, a trip begins as a stored trip does: from there on nothing has changed."""
     cutter, named = Cutter(rules), ""
     for fix in log:
         if fix.trip != named:
@@ -84,13 +83,13 @@ def _meets(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], 
 
 
 def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
-    """Store a trip that was scored again; what a person has said of it still holds."""
+    """Stores a trip that was scored again; the verdict of a person still holds."""
     flagged = scorer.store_trip(tracked, trip, was, late=True)
     verdict = scorer.connection.value(
         "SELECT verdict FROM reviews WHERE item = ? AND taught_at IS NOT NULL", (trip_name(*trip.id),)
     )
     if verdict in ("normal", "anomaly"):
-        scorer.served.teach(scorer.fixes_of(trip), verdict == "normal")
+        scorer.served.teach(stored_trip(scorer.connection, *trip.id, trip.start, trip.end), verdict == "normal")
         note_taught(scorer.connection, trip.agent, [trip.trip], verdict == "normal")
     alerted = "SELECT 1 FROM alerts WHERE agent = ? AND trip = ?"
     if flagged and trip.history >= scorer.served.detector.min_history and not scorer.connection.rows(alerted, trip.id):
@@ -98,7 +97,7 @@ def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, was: OpenTrip) -> 
 
 
 def _remove(connection: Connection, agent: str, trips: Iterable[str]) -> None:
-    """Remove trips that are others now."""
+    """Removes trips that new ones have replaced."""
     for trip in trips:
         connection.run("DELETE FROM reviews WHERE item = ? AND verdict IS NULL", (trip_name(agent, trip),))
         for table in ("trips", "scores"):
@@ -106,7 +105,7 @@ def _remove(connection: Connection, agent: str, trips: Iterable[str]) -> None:
 
 
 def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
-    """Go on with the session that knows the late fixes."""
+    """Continues with the stream that knows the late fixes."""
     for name in ("n", "newest", "place", "since", "arrived", "delay", "drift"):
         setattr(after, name, getattr(before, name))
     if after.open_trip == before.open_trip:
@@ -117,8 +116,3 @@ def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
     after.emit, after.turned = scorer.record, True
     scorer.replace(after)
     return after
-
-
-def _fix(agent: str, row: Row) -> FeedFix:
-    time, lat, lon, trip, to_lat, to_lon = row
-    return FeedFix(agent, time, lat, lon, trip or "", None if to_lat is None else (to_lat, to_lon))

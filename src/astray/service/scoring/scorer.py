@@ -1,16 +1,16 @@
-"""Scoring: a group of batches becomes rows, all inside one transaction. The log of fixes comes first.
+"""Scoring: a group of batches becomes rows, in one transaction. The log of fixes comes first.
 
-Everything that follows from a fix (the trip that it ends, alerts, what is learned) is written in the transaction that
-writes the fix. So a restart has nothing to write: an agent's session is restored from its last snapshot and takes in
-the few fixes that came after it, when the agent sends its next one. A snapshot is taken every :data:`SNAPSHOT_EVERY`
-fixes and whenever a trip begins or ends, so that no restart crosses the border of a trip.
+The transaction that writes a fix also writes everything that follows from it: the trip that it ends, alerts, what the
+model learns. So a restart writes nothing: when an agent sends its next fix, its stream is restored from its last
+snapshot and takes in the few logged fixes that came after it. A snapshot is taken every :data:`SNAPSHOT_EVERY` fixes
+and whenever a trip begins or ends, so a restart never replays the end of a trip.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -20,19 +20,20 @@ import numpy as np
 from astray.core.snapshot import Snapshot
 from astray.core.trajectories import Trajectories
 from astray.core.zones import Zone
+from astray.explain.segment_phrases import ASPECTS
 from astray.model.observing import WAITING, Question
 from astray.runtime.agent_stream import AgentStream, AlertClosed, AlertOpened, Event, TripEnded
 from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip, score_open
 from astray.scoring.decisions import NORMAL
 from astray.service import preferences as prefs
-from astray.service import served_model
-from astray.service.alerts.notifications import tell, tell_change
+from astray.service.alerts.notifications import tell, tell_closed
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
 from astray.service.review.review_queue import DOUBT, FLAGGED, sync_questions, wait_for_review, wait_no_more
-from astray.service.scoring.event_rows import Alert, alert_id, cause, finite, put_alert, put_event, trip_name
+from astray.service.scoring.event_rows import Alert, alert_id, finite, put_alert, put_event, read_alert, trip_name
 from astray.service.scoring.tracking import Tracked
-from astray.service.store import Connection
+from astray.service.served_model import ServedModel
+from astray.service.store import Connection, Row
 
 SNAPSHOT_EVERY = 16
 AGENT = (
@@ -41,11 +42,12 @@ AGENT = (
 )
 TRIP = (
     *("agent", "trip", "started", "ended", "fixes", "faults", "score", "normality", "p_value", "uncertainty"),
-    *("decision", "aspect", "history", "why", "state", "words", "late", "model"),
+    *("decision", "aspect", "history", "why", "state", "words", "late"),
 )
+FIX = "time, lat, lon, trip, to_lat, to_lon"
 
 
-def _upsert(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+def _upsert(table: str, columns: Sequence[str], *keys: str) -> str:
     rest = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys)
     return (
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "
@@ -53,9 +55,10 @@ def _upsert(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
     )
 
 
-PUT_AGENT = _upsert("agents", AGENT, ["agent"])
-PUT_TRIP = _upsert("trips", TRIP, ["agent", "trip"])
-PUT_SNAPSHOT = _upsert("snapshots", ("agent", "n", "model", "data"), ["agent"])
+PUT_AGENT = _upsert("agents", AGENT, "agent")
+PUT_TRIP = _upsert("trips", (*TRIP, "model"), "agent", "trip")
+PUT_SCORES = _upsert("scores", ("agent", "trip", "data", "member"), "agent", "trip")
+PUT_SNAPSHOT = _upsert("snapshots", ("agent", "n", "model", "data"), "agent")
 PUT_FIX = (
     "INSERT INTO fixes (agent, time, lat, lon, n, trip, to_lat, to_lon, accuracy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
@@ -64,34 +67,39 @@ PUT_FIX = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What keeps the service within bounds."""
+    """Bounds of what the service keeps."""
 
-    agents: int = 100_000  # that the store knows, at most
-    held: int = 400_000_000  # bytes of sessions in memory, about; agents whose last fix is oldest leave
-    early: float = MAX_AHEAD  # seconds that a fix may be ahead of our clock
+    agents: int = 100_000  # agents in the store, at most
+    held: int = 400_000_000  # bytes of streams in memory, about; above that the agents silent longest leave it
 
 
 class Scorer:
-    """The model, the agents' sessions, and the connection that writes; for the one thread that scores."""
+    """The model, the streams of agents, and the connection that writes; for the scoring thread alone."""
 
     def __init__(self, connection: Connection, limits: Limits | None = None, address: str = "") -> None:
         self.connection, self.limits, self.address = connection, limits or Limits(), address
         self.now = 0.0
-        self.touched: dict[str, Tracked] = {}  # agents that this transaction has changed
-        self.news: list[tuple[str, str]] = []  # what else it has changed: alert or review, and its id
         self.refused: dict[str, list[float]] = {}  # reason to how often, and when last
         self._agents: OrderedDict[str, Tracked] = OrderedDict()
-        self._held = 0
         self.reopen()
 
     def reopen(self) -> None:
-        """Forget everything that is not in the store: after a transaction that failed, or with another model."""
-        self.served = served_model.ServedModel.open(self.connection)
+        """Reads everything from the store again; called after a transaction that failed."""
         self.preferences = prefs.load(self.connection)
-        self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
+        self.served = self._opened()
         self._agents.clear()
-        self.touched, self.news = {}, []
         self._held = 0
+        self.touched: dict[str, Tracked] = {}  # agents that this transaction has changed
+        self.news: list[tuple[str, str]] = []  # what else it has changed: alert or review, and its id
+        self._count_agents()
+
+    def _opened(self, version: int | None = None) -> ServedModel:
+        """Opens a version of the model, by default the one in use, with the rate that a person set."""
+        served = ServedModel.open(self.connection, version)
+        served.detector.false_alarm_rate = self.preferences.false_alarm_rate
+        return served
+
+    def _count_agents(self) -> None:
         self.known = int(self.connection.value("SELECT count(*) FROM agents"))
 
     @property
@@ -102,7 +110,7 @@ class Scorer:
     # ---------------------------------------------------------------- fixes
 
     def take(self, batches: Sequence[Batch], now: float) -> list[Receipt]:
-        """Write fixes and all that follows from them; gives what becomes of each batch once that is committed."""
+        """Writes fixes and all that follows from them; returns the receipts to send after the commit."""
         self.now = now
         receipts = [self._accept(batch) for batch in batches]
         fresh = [tracked for tracked in self.touched.values() if tracked.fresh]
@@ -113,12 +121,9 @@ class Scorer:
         return receipts
 
     def _accept(self, batch: Batch) -> Receipt:
-        refused, duplicates = batch.refused, 0
+        refused, duplicates = list(batch.refused), 0
         for position, fix in enumerate(batch.fixes):
-            reason = self._reason(fix)
-            if reason:
-                if refused is batch.refused:
-                    refused = list(refused)
+            if reason := self._reason(fix):
                 refused.append(RefusedRow(_index(position, batch.refused), reason, fix.agent))
             elif self._is_known(fix):
                 duplicates += 1
@@ -129,15 +134,15 @@ class Scorer:
         return Receipt(accepted, sorted(refused), duplicates)
 
     def _reason(self, fix: FeedFix) -> str:
-        """Why a fix cannot be taken in; empty if it can."""
-        if fix.time > self.now + self.limits.early:
+        """Returns why a fix is refused; an empty text if it is not."""
+        if fix.time > self.now + MAX_AHEAD:
             return "the fix is from the future"
         if self.known >= self.limits.agents and self.tracked(fix.agent, new=False) is None:
             return f"the store knows {self.limits.agents} agents already"
         return ""
 
     def _is_known(self, fix: FeedFix) -> bool:
-        """Whether a fix is in the log already; otherwise it will be."""
+        """Returns True if a fix is in the log already; otherwise notes it for the log."""
         tracked = self.tracked(fix.agent)
         assert tracked is not None
         if fix.time <= tracked.newest:
@@ -156,10 +161,10 @@ class Scorer:
         return False
 
     def _score(self, fixes: Iterable[tuple[Tracked, Sequence[FeedFix]]]) -> None:
-        """Score the fixes of some agents: the first of each together, then the second of each, and so on."""
+        """Scores the fixes of some agents: the first fix of each agent together, then the second ones, and so on."""
         for together in zip_longest(*([(tracked, fix) for fix in own] for tracked, own in fixes)):
             advanced = [
-                (tracked, tracked.advance(fix))
+                (tracked, tracked.begin(*fix.step))
                 for tracked, fix in filter(None, together)
                 if self._is_next(tracked, fix)
             ]
@@ -168,22 +173,23 @@ class Scorer:
                 tracked.finish(advance)
 
     def _is_next(self, tracked: Tracked, fix: FeedFix) -> bool:
-        """Whether a fix goes on where its agent's session is; otherwise it is noted that it came late."""
-        late = tracked.is_late(fix) or bool(fix.trip and fix.trip != tracked.open_trip and self._is_stored(fix))
+        """Returns True if a fix continues the stream of its agent; otherwise notes that it came late."""
+        late = tracked.comes_late(fix.time, fix.trip)
+        if not late and fix.trip and fix.trip != tracked.open_trip:  # late, too, if that trip is over and stored
+            asked = "SELECT 1 FROM trips WHERE agent = ? AND trip = ?"
+            late = bool(self.connection.rows(asked, (fix.agent, fix.trip)))
         if late:
             first, last = tracked.late or (math.inf, -math.inf)
             tracked.late = min(first, fix.time), max(last, fix.time)
         return not late
 
-    def _is_stored(self, fix: FeedFix) -> bool:
-        """Whether the trip that a fix names is over and stored."""
-        asked = "SELECT 1 FROM trips WHERE agent = ? AND trip = ?"
-        return bool(self.connection.rows(asked, (fix.agent, fix.trip)))
-
     # ---------------------------------------------------------------- agents
 
     def tracked(self, agent: str, new: bool = True) -> Tracked | None:
-        """What is held of an agent; read from the store if it is not in memory. None for a new one, if none may be."""
+        """Returns the stream of an agent, restored if it is not in memory; None if the store has no such agent.
+
+        With ``new``, such an agent gets a new stream.
+        """
         tracked = self._agents.get(agent)
         if tracked is not None:
             self._agents.move_to_end(agent)
@@ -200,60 +206,54 @@ class Scorer:
         return tracked
 
     def drop(self, agent: str) -> None:
-        """Hold nothing of an agent any more."""
+        """Forgets the stream of an agent that was erased."""
         self._agents.pop(agent, None)
         self.touched.pop(agent, None)
-        self.known = int(self.connection.value("SELECT count(*) FROM agents"))
+        self._count_agents()
+
+    def replace(self, tracked: Tracked) -> None:
+        """Continues an agent with another stream."""
+        self._agents[tracked.agent] = tracked
 
     def set_preferences(self, wanted: prefs.Preferences) -> None:
-        """Go by other preferences from now on; trips that are under way keep their thresholds."""
+        """Applies other preferences from now on; open trips keep their thresholds."""
         self.preferences = wanted
         self.served.detector.false_alarm_rate = wanted.false_alarm_rate
 
     def use_model(self, version: int) -> None:
-        """Score new trips by another model; those under way keep the one that they began with."""
+        """Scores new trips by another model; open trips keep the model that they began with."""
         self.served.write()
-        self.served = served_model.ServedModel.open(self.connection, version)
-        self.served.detector.false_alarm_rate = self.preferences.false_alarm_rate
+        self.served = self._opened(version)
         for tracked in self._agents.values():
             tracked.detector = self.served.detector
 
-    def replace(self, tracked: Tracked) -> None:
-        """Go on with another session of an agent."""
-        self._agents[tracked.agent] = tracked
-
     def _restore(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        """Bring a session to where the log of its agent ends."""
+        """Restores a stream up to the end of its agent's log."""
         agent = tracked.agent
         tracked.since, tracked.newest, tracked.place = row["since"], row["time"], (row["lat"], row["lon"])
         tracked.arrived, tracked.delay, tracked.past = row["arrived"], row["delay"], row["trips"]
         tracked.drift = row["drift"]
         tracked.late = None if row["late_from"] is None else (row["late_from"], row["late_until"])
-        found = self.connection.row("SELECT n, model, data FROM snapshots WHERE agent = ?", (agent,))
+        found = self.connection.row("SELECT n, data FROM snapshots WHERE agent = ?", (agent,))
         if found is not None:
-            tracked.n, tracked.model = int(found[0]), int(found[1])
-            pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (agent,))
-            if pin is not None:  # what was known when its trip began
-                then = served_model.ServedModel.open(self.connection, int(pin[0]))
-                then.detector.false_alarm_rate = self.served.detector.false_alarm_rate
-                tracked.detector = then.as_of(agent, bytes(pin[1]))
-            tracked.restore(Snapshot(np.frombuffer(found[2], np.float64)))
+            tracked.n = int(found[0])
+            if pin := self._pin_of(agent):  # the model and the memory with which the open trip began
+                tracked.detector = self._opened(pin[0]).as_of(agent, pin[1])
+            tracked.restore(Snapshot(np.frombuffer(found[1], np.float64)))
             tracked.detector = self.served.detector
-        since = -math.inf if tracked.settled is None else tracked.settled
-        tracked.emit = _written_before
-        asked = (
-            "SELECT time, lat, lon, trip, to_lat, to_lon FROM fixes WHERE agent = ? AND time >= ? AND n > ? ORDER BY n"
-        )
-        for time, lat, lon, trip, *to in self.connection.rows(asked, (agent, max(since, -1e300), tracked.n)):
-            fix = FeedFix(agent, time, lat, lon, trip or "", None if to[0] is None else (to[0], to[1]))
-            if not tracked.is_late(fix):
-                tracked.take_fix(fix)
+        since = -1e300 if tracked.settled is None else tracked.settled
+        tracked.emit = _ignore  # the events were written before the restart
+        asked = f"SELECT {FIX} FROM fixes WHERE agent = ? AND time >= ? AND n > ? ORDER BY n"
+        for logged in self.connection.rows(asked, (agent, since, tracked.n)):
+            fix = logged_fix(agent, logged)
+            if not tracked.comes_late(fix.time, fix.trip):
+                tracked.take(*fix.step)
         tracked.emit = self.record
         tracked.kept, tracked.n = tracked.n, int(row["n"])
         tracked.turned = False
 
     def end_silent(self, now: float) -> None:
-        """End the trips of agents from whom nothing came for so long that a trip is over."""
+        """Ends the trips of agents that have sent nothing for so long that a trip is over."""
         self.now = now
         gap = self.served.world.config.faults.gap
         asked = "SELECT agent FROM agents WHERE trip IS NOT NULL AND arrived < ? AND time < ? ORDER BY agent LIMIT 200"
@@ -264,15 +264,13 @@ class Scorer:
                 self.touched[str(agent)] = tracked
 
     def write_agents(self) -> None:
-        """Write the rows of the agents that were changed, their snapshots where one is due, and what was learned."""
+        """Writes the agents that were changed, their snapshots where one is due, and what the model learned."""
         self.served.write()
         rows, snapshots = [], []
         for agent, t in self.touched.items():
-            late_from, late_until = t.late or (None, None)
-            zone = str(t.zone)
-            normality = finite(t.normality)
             times = (t.since, t.n, t.newest, *t.place, t.arrived, t.delay)
-            rows.append((agent, *times, t.open_trip, normality, t.alert, t.past, zone, late_from, late_until, t.drift))
+            of_trip = (t.open_trip, finite(t.normality), t.alert, t.past, str(t.zone))
+            rows.append((agent, *times, *of_trip, *(t.late or (None, None)), t.drift))
             if t.turned or t.n - t.kept >= SNAPSHOT_EVERY:
                 snapshots.append(self._snapshot(t))
         self.connection.many(PUT_AGENT, rows)
@@ -284,8 +282,8 @@ class Scorer:
         return tracked.agent, tracked.n, self.version, tracked.snapshot().numbers.tobytes()
 
     def _make_room(self) -> None:
-        """Put away the agents whose last fix is oldest; their trips do not end."""
-        self._held += sum(tracked.nbytes for tracked in self.touched.values())  # about: each change counts anew
+        """Removes the agents whose last fix is oldest from memory; their trips stay open."""
+        self._held += sum(tracked.nbytes for tracked in self.touched.values())  # too much: each change counts again
         if self._held <= self.limits.held:
             return
         self._held = sum(tracked.nbytes for tracked in self._agents.values())
@@ -310,22 +308,19 @@ class Scorer:
     def open_alert(
         self, trip: TripScore, ordinal: int, time: float, level: str, *, closed: bool = False, late: bool = False
     ) -> None:
-        """Write an alert, of a trip that is over a closed one; who is told is decided when its words are there."""
+        """Writes an alert, ``closed`` if its trip is over; :meth:`tell` decides on it when it has its words."""
+        words = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
         alert = Alert(
             alert_id(trip.agent, trip.trip, ordinal),
-            *(
-                trip.agent,
-                trip.trip,
-                trip.start,
-                time,
-                time if closed else None,
-                level,
-                cause(trip),
-                "",
-                "",
-                late,
-                self.now,
-            ),
+            trip.agent,
+            trip.trip,
+            trip.start,
+            time,
+            time if closed else None,
+            level,
+            words,
+            late=late,
+            at=self.now,
         )
         put_alert(self.connection, alert)
         self.news.append(("alert", alert.id))
@@ -333,47 +328,45 @@ class Scorer:
         put_event(self.connection, trip.agent, trip.trip, "alert_opened", ordinal, time, told)
 
     def tell(self, alert: str, words: str) -> None:
-        """Say in words what an alert is about, and decide who is told of it."""
+        """Stores the words of an alert, and decides whether it is sent."""
         if words:
             self.connection.run("UPDATE alerts SET words = ? WHERE id = ?", (words, alert))
-        row = self.connection.row(
-            "SELECT al.closed, a.zone FROM alerts al JOIN agents a ON a.agent = al.agent WHERE al.id = ?", (alert,)
-        )
-        if row is not None:
-            zone = Zone.of(row[1])
+        found = read_alert(self.connection, alert)
+        if found is not None:
+            zone = Zone.of(self.connection.value("SELECT zone FROM agents WHERE agent = ?", (found.agent,)))
             tell(self.connection, alert, zone, self.now, self.address)
-            if row[0] is not None:
-                tell_change(self.connection, alert, "closed", zone, self.now, self.address)
+            if found.closed is not None:
+                tell_closed(self.connection, alert, zone, self.now, self.address)
             self.news.append(("alert", alert))
 
     def close_alert(self, tracked: Tracked, trip: str, time: float, why: str, ordinal: int) -> None:
-        """Closes an alert of a trip, and tells whoever was told of it."""
+        """Closes an alert of a trip, and tells the programs that were told of it."""
         alert = alert_id(tracked.agent, trip, ordinal)
         self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, alert))
         put_event(self.connection, tracked.agent, trip, "alert_closed", ordinal, time, {"alert": alert, "why": why})
-        tell_change(self.connection, alert, "closed", tracked.zone, self.now, self.address)
+        tell_closed(self.connection, alert, tracked.zone, self.now, self.address)
         self.news.append(("alert", alert))
 
     # ---------------------------------------------------------------- trips
 
     def _end(self, tracked: Tracked, event: TripEnded) -> None:
-        """Stores a trip that is over, and learns from it or lets it wait for review."""
+        """Stores a trip that has just ended, and alerts if only the whole trip turned out to be unusual."""
         trip = event.trip
         flagged = self.store_trip(tracked, trip, event.was, late=False)
-        # Only the whole trip shows it, if it had no alert while it was under way.
         if flagged and not event.alerts and trip.history >= self.served.detector.min_history:
             self.open_alert(trip, 1, trip.end, trip.decision, closed=True)
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 
     def store_trip(self, tracked: Tracked, trip: TripScore, was: OpenTrip, *, late: bool) -> bool:
-        """Write a trip that is over, and learn from it or let it wait; whether it was flagged."""
+        """Writes a trip that is over, and learns from it or lets it wait; returns whether it was flagged.
+
+        It reads the fixes of the trip back from the log: that takes less than a hundredth of the time of scoring them,
+        and a stream that kept them would need them from the log anyway after a restart.
+        """
         flagged = bool(trip.score <= was.eps)
-        pin = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (trip.agent,))
-        model = self.version if pin is None else int(pin[0])
-        known = None
-        if flagged:
-            known = self.known_of(trip.agent) if pin is None else bytes(pin[1])
-        lesson = self.served.learn(self.fixes_of(trip), flagged, trip.p_value, was)
+        model, memory = self._pin_of(trip.agent) or (self.version, self.memory_of(trip.agent) if flagged else b"")
+        fixes = stored_trip(self.connection, *trip.id, trip.start, trip.end)
+        lesson = self.served.learn(fixes, flagged, trip.p_value, was)
         tracked.past, tracked.drift = self.past(trip.agent), lesson.drift or None
         decision = trip.decision if flagged else NORMAL
         scores = (finite(v) for v in (trip.score, trip.normality, trip.p_value, trip.uncertainty))
@@ -382,48 +375,69 @@ class Scorer:
         self.connection.run(PUT_TRIP, (*of_trip, *rest))
         put_event(self.connection, *trip.id, "trip_ended", 0, trip.end, {"decision": decision, "why": trip.ended})
         if flagged:
-            self.connection.run(
-                _upsert("scores", ("agent", "trip", "data", "member"), ["agent", "trip"]), (*trip.id, None, known)
-            )
+            self.connection.run(PUT_SCORES, (*trip.id, None, memory))
         if lesson.became == WAITING:
             wait_for_review(self.connection, trip, self.now, FLAGGED if flagged else DOUBT)
         elif late:
             wait_no_more(self.connection, trip)
-        if late or (not flagged and lesson.became == WAITING):  # a flagged one is told of with its words
+        if late or (not flagged and lesson.became == WAITING):  # pages hear of a flagged trip when it has its words
             self.news.append(("review", trip_name(*trip.id)))
         self.ask(trip.agent, lesson.questions)
         return flagged
 
     def ask(self, agent: str, questions: Iterable[Question]) -> None:
-        """Bring the questions about an agent up to date."""
+        """Brings the questions about an agent in the review queue up to date."""
         changed = sync_questions(self.connection, agent, list(questions), self.now)
         self.news += [("review", item) for item in changed]
 
-    def known_of(self, agent: str) -> bytes:
-        """What is known of an agent, to explain a trip with later; nothing of a stranger."""
+    def pin(self, agent: str) -> None:
+        """Keeps the present model and memory of an agent for its open trip, before they change."""
+        tracked = self.tracked(agent)
+        if tracked is not None and tracked.open_trip is not None:
+            self.connection.run(
+                "INSERT INTO pins VALUES (?, ?, ?) ON CONFLICT (agent) DO NOTHING",
+                (agent, self.version, self.memory_of(agent)),
+            )
+
+    def _pin_of(self, agent: str) -> tuple[int, bytes] | None:
+        """Returns the model and the memory that are kept for the open trip of an agent; None if it has the present."""
+        found = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (agent,))
+        return None if found is None else (int(found[0]), bytes(found[1]))
+
+    def memory_of(self, agent: str) -> bytes:
+        """Returns the memory of an agent, to explain a trip with it later; no bytes for a stranger."""
         memory = self.served.memories.get(agent)
         return b"" if memory is None else self.served.memories.codec.pack(memory)
 
     def past(self, agent: str) -> int:
-        """How many trips of an agent are remembered."""
+        """Returns how many trips of an agent are remembered."""
         memory = self.served.memories.peek(agent)
         return 0 if memory is None else len(memory.counts)
 
-    def fixes_of(self, trip: TripScore) -> Trajectories:
-        """The fixes of a trip, from the log."""
-        return stored_trip(self.connection, *trip.id, trip.start, trip.end)
-
 
 def stored_trip(connection: Connection, agent: str, trip: str, start: float, end: float) -> Trajectories:
-    """A trip's fixes as the log has them."""
+    """Reads the fixes of a trip from the log."""
     asked = "SELECT time, lat, lon FROM fixes WHERE agent = ? AND time >= ? AND time <= ? ORDER BY time, n"
     found = np.array(connection.rows(asked, (agent, start, end)), np.float64).reshape(-1, 3)
     columns = {"time": found[:, 0].copy(), "lat": found[:, 1].copy(), "lon": found[:, 2].copy()}
     return Trajectories.unchecked(columns, np.array([0, len(found)]), np.array([agent]), np.array([trip]), {})
 
 
-def _log_rows(tracked: Tracked) -> Iterable[tuple[Any, ...]]:
-    """The fresh fixes of an agent as rows, in the order of time; they are numbered as they go into the log."""
+def trip_by_name(connection: Connection, agent: str, trip: str) -> Trajectories | None:
+    """Reads a finished trip from the log by its name; None if it or all its fixes are gone."""
+    times = connection.row("SELECT started, ended FROM trips WHERE agent = ? AND trip = ?", (agent, trip))
+    found = None if times is None else stored_trip(connection, agent, trip, *times)
+    return found if found is not None and found.n_rows else None
+
+
+def logged_fix(agent: str, row: Row) -> FeedFix:
+    """Makes a fix from the columns :data:`FIX` of the log."""
+    time, lat, lon, trip, to_lat, to_lon = row
+    return FeedFix(agent, time, lat, lon, trip or "", None if to_lat is None else (to_lat, to_lon))
+
+
+def _log_rows(tracked: Tracked) -> Iterator[tuple[Any, ...]]:
+    """Yields the fresh fixes of an agent as rows of the log, in the order of time, and numbers them."""
     tracked.fresh.sort(key=lambda fix: fix.time)
     for fix in tracked.fresh:
         tracked.n += 1
@@ -432,7 +446,7 @@ def _log_rows(tracked: Tracked) -> Iterable[tuple[Any, ...]]:
 
 
 def _index(position: int, refused: Sequence[RefusedRow]) -> int:
-    """The index in the message of the fix at a position among those that were not refused.
+    """Returns the index in the message of the fix at a position among those that were not refused.
 
     >>> _index(1, [RefusedRow(0, ""), RefusedRow(2, "")])
     3
@@ -442,5 +456,5 @@ def _index(position: int, refused: Sequence[RefusedRow]) -> int:
     return position
 
 
-def _written_before(tracked: AgentStream, event: Event) -> None:
-    """Writes nothing: what a replay of the log brings about was written before the restart."""
+def _ignore(tracked: AgentStream, event: Event) -> None:
+    """Writes nothing."""

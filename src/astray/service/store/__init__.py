@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from astray.service.store.database import Address, Connection, Row, Store, StoreError, open_reader, open_store
+from astray.service.store.database import Address, Connection, ReadPool, Row, Store, StoreError, connect, open_store
 
-__all__ = ["Address", "Connection", "Row", "Store", "StoreError", "open_reader", "open_store"]
+__all__ = ["Address", "Connection", "ReadPool", "Row", "Store", "StoreError", "connect", "open_store"]

@@ -1,73 +1,100 @@
-"""A store: connections to one database that hold the tables of the service. One thread writes, any number read."""
+"""Connections to the database that holds the tables of the service. One thread writes, any number read."""
 
 from __future__ import annotations
 
+import queue
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from astray.core.errors import AstrayError
 from astray.service.store.schema import FIRST, MIGRATIONS, NEWEST
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Row = tuple[Any, ...]
+Address = Path | str  # of a store: a file, or the URL of a server
+
+READERS = 4  # connections of a pool
+READER_PATIENCE = 20.0  # seconds that a thread waits for one of them
 
 
 class StoreError(AstrayError, RuntimeError):
-    """The store cannot be opened, read or written; what was acknowledged is in it."""
+    """The store cannot be opened, read or written; it still holds what was acknowledged."""
 
 
 class Connection(ABC):
-    """A connection to a database, for one thread at a time. Statements have ``?`` for values."""
+    """A connection to a database, for one thread at a time. Statements have ``?`` for values.
 
-    @abstractmethod
+    A subclass sets ``driver``, the connection of its library, and ``driver_error``, which that library raises.
+    """
+
+    driver: Any
+    driver_error: type[Exception]
+
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement and give all rows of its answer."""
+        """Runs a statement and returns all rows of its answer."""
+        try:
+            found: list[Row] = self.driver.execute(self.in_dialect(statement), values).fetchall()
+        except self.driver_error as error:
+            raise self.refusal(error) from error
+        return found
 
-    @abstractmethod
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Run a statement and give the number of rows that it changed."""
+        """Runs a statement and returns the number of rows that it changed."""
+        try:
+            return int(self.driver.execute(self.in_dialect(statement), values).rowcount)
+        except self.driver_error as error:
+            raise self.refusal(error) from error
 
-    @abstractmethod
     def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
-        """Run a statement once for each row of values."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close it."""
+        """Runs a statement once for each row of values."""
+        try:
+            self.driver.cursor().executemany(self.in_dialect(statement), values)
+        except self.driver_error as error:
+            raise self.refusal(error) from error
 
     def row(self, statement: str, values: Sequence[Any] = ()) -> Row | None:
-        """The first row of an answer; None if there is none."""
+        """Returns the first row of an answer; None if it has none."""
         found = self.rows(statement, values)
         return found[0] if found else None
 
     def value(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """The first value of the first row of an answer; None if there is none."""
+        """Returns the first value of the first row of an answer; None if it has no row."""
         found = self.row(statement, values)
         return None if found is None else found[0]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is written in the block is there when it ends, or nothing of it if it raises."""
+        """Commits what the block writes when the block ends; writes nothing if the block raises."""
         self.run("BEGIN")
         try:
             yield
             self.run("COMMIT")
         except BaseException:
-            self._take_back()
+            if self.in_transaction:
+                self.driver.execute("ROLLBACK")
             raise
 
+    def close(self) -> None:
+        """Closes the connection."""
+        self.driver.close()
+
+    def in_dialect(self, statement: str) -> str:
+        """Returns a statement, which is written for SQLite, in the dialect of this database."""
+        return statement
+
+    @property
     @abstractmethod
-    def _take_back(self) -> None:
-        """Roll the open transaction back, if there still is one."""
+    def in_transaction(self) -> bool:
+        """Whether a transaction may be open, which a failure must roll back."""
 
-
-class Address(NamedTuple):
-    """Where a store is: a file, or a URL."""
-
-    file: Path | None
-    url: str | None
+    @staticmethod
+    @abstractmethod
+    def refusal(error: Any) -> StoreError:
+        """Returns the error of the store for an error of the driver."""
 
 
 class Store(ABC):
@@ -75,29 +102,29 @@ class Store(ABC):
 
     kind: str
     address: Address
-    writer: Connection  # of the thread that writes
+    writer: Connection  # for the one thread that writes
 
     def reader(self) -> Connection:
-        """A new connection that only reads."""
-        return open_reader(self.address)
+        """Opens a connection that only reads."""
+        return connect(self.address, write=False)
 
     def revive(self) -> None:  # noqa: B027  (a file is never lost)
-        """Make the connection that writes anew, if it was lost."""
+        """Opens the writing connection again if it was lost."""
 
     @abstractmethod
     def bytes(self) -> int:
-        """How large it is."""
+        """Returns the size of the store."""
 
     @abstractmethod
     def scrub(self) -> None:
-        """Leave no trace of rows that were deleted; call it between transactions, from the thread that writes."""
+        """Overwrites deleted rows, so that no trace stays; the writing thread calls it between transactions."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection that writes, and let another process open the store."""
+        """Closes the writing connection, so that another process can open the store."""
 
     def upgrade(self) -> int:
-        """Bring the tables up to date; gives how many migrations that took."""
+        """Runs the migrations that the store lacks, and returns how many those were."""
         writer = self.writer
         with writer.transaction():
             writer.run("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
@@ -120,8 +147,36 @@ class Store(ABC):
         return len(missing)
 
 
+class ReadPool:
+    """Lends up to four connections that only read, each to one thread at a time; opens them when they are needed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._free: queue.LifoQueue[Connection | None] = queue.LifoQueue()
+        for _ in range(READERS):
+            self._free.put(None)
+
+    def use(self, look: Callable[Concatenate[Connection, P], T], *values: P.args, **named: P.kwargs) -> T:
+        """Calls a function with a connection, and returns what it returns."""
+        try:
+            connection = self._free.get(timeout=READER_PATIENCE)
+        except queue.Empty:
+            raise StoreError("too many requests read at once", remedy="ask again") from None
+        try:
+            if connection is None:
+                connection = self._store.reader()
+            return look(connection, *values, **named)
+        except StoreError:
+            if connection is not None:
+                connection.close()
+            connection = None  # so that the next thread opens a new one
+            raise
+        finally:
+            self._free.put(connection)
+
+
 def open_store(folder: Path, url: str | None = None) -> Store:
-    """The store in a folder, or the one that a URL names (``postgresql://...``); with its tables up to date."""
+    """Opens the store in a folder, or the one at a URL (``postgresql://...``), and brings its tables up to date."""
     from astray.service.store.sqlite import SqliteStore
 
     if url is None:
@@ -130,19 +185,15 @@ def open_store(folder: Path, url: str | None = None) -> Store:
         from astray.service.store.postgres import PostgresStore
 
         return PostgresStore(url)
-    raise _unknown(url)
+    raise StoreError(f"no store is called {url!r:.60}", remedy="give postgresql://user@host/database, or leave it out")
 
 
-def open_reader(address: Address) -> Connection:
-    """A connection to a store that only reads."""
-    if address.file is not None:
+def connect(address: Address, *, write: bool) -> Connection:
+    """Opens a further connection to a store, which another process may hold."""
+    if isinstance(address, Path):
         from astray.service.store.sqlite import SqliteConnection
 
-        return SqliteConnection(address.file, write=False)
+        return SqliteConnection(address, write=write)
     from astray.service.store.postgres import PostgresConnection
 
-    return PostgresConnection(str(address.url), write=False)
-
-
-def _unknown(url: str) -> StoreError:
-    return StoreError(f"no store is called {url!r:.60}", remedy="give postgresql://user@host/database, or leave it out")
+    return PostgresConnection(address, write=write)

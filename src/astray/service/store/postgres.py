@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from astray.core.errors import InUseError
-from astray.service.store.database import Address, Connection, Row, Store, StoreError
+from astray.service.store.database import Connection, Store, StoreError
+from astray.service.store.schema import OF_AN_AGENT
 
 try:
     import psycopg
 except ImportError as _error:
     raise StoreError("PostgreSQL needs a driver", remedy='pip install "astray[postgres]"') from _error
 
-LOCK = 0x61737376  # "assv": the key of the lock that the one service on a schema holds
+LOCK = 0x61737376  # "assv": the key of the lock that a service holds on its schema
 WORDS = {"REAL": "DOUBLE PRECISION", "INTEGER": "BIGINT", "BLOB": "BYTEA"}
 
 
 @lru_cache(1024)
 def translated(statement: str) -> str:
-    """A statement in PostgreSQL's words.
+    """Returns a statement in PostgreSQL's words.
 
     >>> translated("CREATE TABLE a (b REAL, c BLOB) STRICT, WITHOUT ROWID"), translated("SELECT ? WHERE a LIKE '%b'")
     ('CREATE TABLE a (b DOUBLE PRECISION, c BYTEA)', "SELECT %s WHERE a LIKE '%%b'")
@@ -35,58 +34,46 @@ def translated(statement: str) -> str:
 class PostgresConnection(Connection):
     """A connection to a PostgreSQL database."""
 
+    driver_error = psycopg.Error
+
     def __init__(self, url: str, *, write: bool) -> None:
         try:
-            self._connection = psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=2)
+            self.driver = psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=2)
             if not write:
-                self._connection.execute("SET default_transaction_read_only = on")
+                self.driver.execute("SET default_transaction_read_only = on")
         except psycopg.Error as error:
-            raise _refusal(error) from error
+            raise self.refusal(error) from error
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement and give all rows of its answer."""
-        try:
-            return self._connection.execute(translated(statement), values or None).fetchall()
-        except psycopg.Error as error:
-            raise _refusal(error) from error
-
-    def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Run a statement and give the number of rows that it changed."""
-        try:
-            return self._connection.execute(translated(statement), values or None).rowcount
-        except psycopg.Error as error:
-            raise _refusal(error) from error
-
-    def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
-        """Run a statement once for each row of values."""
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.executemany(translated(statement), values)
-        except psycopg.Error as error:
-            raise _refusal(error) from error
+    def in_dialect(self, statement: str) -> str:
+        """Returns a statement in PostgreSQL's words."""
+        return translated(statement)
 
     @property
     def lost(self) -> bool:
-        """Whether the server is no longer there for it."""
-        return self._connection.closed or self._connection.broken
+        """Whether the connection to the server was lost."""
+        return bool(self.driver.closed or self.driver.broken)
 
-    def _take_back(self) -> None:
-        if not self.lost:
-            self._connection.execute("ROLLBACK")
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction may be open: the server ends it if the connection is lost."""
+        return not self.lost
 
-    def close(self) -> None:
-        """Close it."""
-        self._connection.close()
+    @staticmethod
+    def refusal(error: psycopg.Error) -> StoreError:
+        """Returns the error of the store for an error of PostgreSQL."""
+        said = str(error).strip().splitlines()[0] if str(error) else repr(error)
+        return StoreError(f"the store refuses ({said})", remedy="look at the server's log")
 
 
 class PostgresStore(Store):
     """A schema of a PostgreSQL database; one process at a time has it."""
 
     kind = "PostgreSQL"
+    address: str
     writer: PostgresConnection
 
     def __init__(self, url: str) -> None:
-        self.address = Address(None, url)
+        self.address = url
         self._connect()
         try:
             self.upgrade()
@@ -95,7 +82,7 @@ class PostgresStore(Store):
             raise
 
     def _connect(self) -> None:
-        self.writer = PostgresConnection(str(self.address.url), write=True)
+        self.writer = PostgresConnection(self.address, write=True)
         try:
             schema = self.writer.value("SELECT current_schema()")
             if schema is None:
@@ -107,13 +94,13 @@ class PostgresStore(Store):
             raise
 
     def revive(self) -> None:
-        """Connect anew if the connection was lost, and hold the store again."""
+        """Connects and locks the store again if the connection was lost."""
         if self.writer.lost:
             self.writer.close()
             self._connect()
 
     def bytes(self) -> int:
-        """How large its tables are."""
+        """Returns the size of the tables."""
         asked = "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relnamespace = "
         connection = self.reader()
         try:
@@ -122,29 +109,22 @@ class PostgresStore(Store):
             connection.close()
 
     def scrub(self) -> None:
-        """Have deleted rows overwritten, and statistics made anew; the server's logs and backups are its operator's."""
-        from astray.service.store.schema import OF_AN_AGENT
-
+        """Rewrites the tables without deleted rows; the server's logs and backups are for its operator to clean."""
         for table in (*OF_AN_AGENT, "agents", "models", "shards"):
             self.writer.run(f"VACUUM (FULL, ANALYZE) {table}")
             if not self.writer.rows(f"SELECT 1 FROM {table} LIMIT 1"):
                 self._forget_statistics(table)
 
     def _forget_statistics(self, table: str) -> None:
-        """Remove the samples of values that the server keeps of a table: of an empty one it makes no new ones."""
+        """Removes the samples of values that the server keeps of an empty table; ANALYZE would leave them."""
         asked = (
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_stats s ON s.attname = "
             "a.attname WHERE a.attrelid = ?::regclass AND s.schemaname = current_schema() AND s.tablename = ?"
         )
         for column, kind in self.writer.rows(asked, (table, table)):
-            # The type that it has: nothing is rewritten, but what is known of its values goes.
+            # To the type that it has: this rewrites nothing, but drops the statistics of the column.
             self.writer.run(f'ALTER TABLE {table} ALTER COLUMN "{column}" TYPE {kind}')
 
     def close(self) -> None:
-        """Close the connection that writes, which lets another process open the store."""
+        """Closes the writing connection, so that another process can open the store."""
         self.writer.close()
-
-
-def _refusal(error: psycopg.Error) -> StoreError:
-    said = str(error).strip().splitlines()[0] if str(error) else repr(error)
-    return StoreError(f"the store refuses ({said})", remedy="look at the server's log")

@@ -1,7 +1,7 @@
-"""The tables of the service, as numbered migrations: a store is brought up to date when it is opened.
+"""The tables of the service, as numbered migrations; opening a store runs those that it lacks.
 
-Written in the words of SQLite; :mod:`astray.service.store.postgres` has other words for the types. A migration that
-was released is never changed: what is to be different comes as a further one.
+They are written for SQLite; :mod:`astray.service.store.postgres` translates the types. Never change a migration that
+was released: add another one.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ FIRST = 2
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        # One JSON of what a person sets on the page, and notes of the service itself.
+        # The settings of the page as one JSON value, and notes of the service itself.
         "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
-        # The model and what is remembered of each agent: the tables of a model file. Every model is kept as long as a
+        # The tables of a model file: the model and the memory of each agent. An old model stays as long as an open
         # trip is scored by it.
         *SCHEMA,
-        # Who sends fixes, and how things stood at the last one. late_from, late_until: from when to when fixes came
-        # late that the stored trips do not know of yet.
+        # Each agent, as of its last fix. late_from, late_until: the first and the last late fix that the stored trips
+        # do not contain yet.
         "CREATE TABLE agents (agent TEXT PRIMARY KEY, since REAL NOT NULL, n INTEGER NOT NULL, time REAL NOT NULL, "
         "lat REAL NOT NULL, lon REAL NOT NULL, arrived REAL NOT NULL, delay REAL NOT NULL, trip TEXT, normality REAL, "
         "alert TEXT, trips INTEGER NOT NULL, zone TEXT NOT NULL, paused_until REAL, late_from REAL, late_until REAL, "
         "drift TEXT) STRICT",
         "CREATE INDEX agents_late ON agents (agent) WHERE late_from IS NOT NULL",
-        # The log: every fix, once. n counts those of an agent in the order in which they came.
+        # The log: every fix, once. n counts the fixes of an agent in the order in which they came.
         "CREATE TABLE fixes (agent TEXT NOT NULL, time REAL NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL, "
         "n INTEGER NOT NULL, trip TEXT, to_lat REAL, to_lon REAL, accuracy REAL, "
         "PRIMARY KEY (agent, time, lat, lon)) STRICT, WITHOUT ROWID",
-        # How far an agent's session had come after its fix n.
+        # The stream of an agent after its fix n, to restore it from.
         "CREATE TABLE snapshots (agent TEXT PRIMARY KEY, n INTEGER NOT NULL, model INTEGER NOT NULL, data BLOB NOT "
         "NULL) STRICT",
-        # What was known of an agent when its open trip began, where that has changed since.
+        # The memory of an agent when its open trip began, if it has changed since.
         "CREATE TABLE pins (agent TEXT PRIMARY KEY, model INTEGER NOT NULL, data BLOB NOT NULL) STRICT",
         "CREATE TABLE trips (agent TEXT NOT NULL, trip TEXT NOT NULL, started REAL NOT NULL, ended REAL NOT NULL, "
         "fixes INTEGER NOT NULL, faults INTEGER NOT NULL, score REAL, normality REAL, p_value REAL, uncertainty REAL, "
         "decision TEXT NOT NULL, aspect TEXT NOT NULL, history REAL NOT NULL, why TEXT NOT NULL, state TEXT NOT NULL, "
         "words TEXT, late INTEGER NOT NULL, model INTEGER NOT NULL, PRIMARY KEY (agent, trip)) STRICT, WITHOUT ROWID",
         "CREATE INDEX trips_by_time ON trips (agent, started)",
-        # The explanation of a flagged trip as JSON; until there is one, what was known of its agent.
+        # The explanation of a flagged trip as JSON; until it is made, the memory of its agent at that time.
         "CREATE TABLE scores (agent TEXT NOT NULL, trip TEXT NOT NULL, data BLOB, member BLOB, "
         "PRIMARY KEY (agent, trip)) STRICT",
         "CREATE INDEX scores_to_explain ON scores (agent, trip) WHERE data IS NULL",
@@ -81,4 +81,4 @@ OF_AN_AGENT = (
     "memories",
     "audit",
 )
-"""Tables in which an agent has rows, beside ``agents`` itself."""
+"""The tables that hold rows of agents, beside ``agents`` itself."""

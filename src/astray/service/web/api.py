@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time as clock
-from collections.abc import AsyncIterator
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -17,8 +16,7 @@ from astray.service.responses import JSON, Refusal
 from astray.service.review.erasure import erase
 from astray.service.review.explainer import Task, unpacked
 from astray.service.review.review_queue import give_verdict, undo_verdict
-from astray.service.review.teach import put_audit
-from astray.service.scoring.event_rows import trip_name, trip_of
+from astray.service.scoring.event_rows import put_audit, trip_name, trip_of
 from astray.service.scoring.scorer import Scorer
 from astray.service.web import health as health_queries
 from astray.service.web import queries
@@ -291,9 +289,6 @@ async def events(ask: Ask) -> Response:
     if ask.service.hub.full:
         raise Refusal(429, "too many pages listen", "close some", headers={"retry-after": "30"})
 
-    async def lines() -> AsyncIterator[bytes]:
-        async for line in ask.service.hub.listen(after, ask.only):
-            yield line
-
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+    lines = ask.service.hub.listen(after, ask.only)
+    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

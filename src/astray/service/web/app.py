@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -12,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from astray.service.access import tokens as access
-from astray.service.access.client_limits import Limits
+from astray.service.access.client_limits import ClientLimits
 from astray.service.access.guard import Guard, Standing
 from astray.service.feeds.http_feed import Feeds
 from astray.service.responses import Refusal
-from astray.service.review.teach import put_audit
+from astray.service.scoring.event_rows import put_audit
 from astray.service.service import Service
+from astray.service.store import ReadPool
 from astray.service.web import api as _declares_the_operations  # noqa: F401
-from astray.service.web.operations import Backend, refused, routes
-from astray.service.web.read_pool import ReadPool
+from astray.service.web.operations import Backend, routes
 from astray.service.web.static_files import page_routes
 
 log = logging.getLogger("astray.serve")
@@ -32,22 +31,13 @@ def application(
     service: Service,
     folder: Path,
     *,
-    standing: Standing | None = None,
-    limits: Limits | None = None,
-    given: tuple[str, ...] = (),
+    standing: Standing,
+    limits: ClientLimits,
+    given: tuple[str, ...],
 ) -> Guard:
-    """Returns the application for an ASGI server.
+    """Returns the application for an ASGI server: a started service, behind the guard.
 
-    Parameters
-    ----------
-    service
-        The service, started.
-    folder
-        Where files that the settings name are looked for.
-    standing, limits
-        How clients reach the service, and how much it takes from them.
-    given
-        Tokens that were given at the start, beside those in the store.
+    ``folder`` holds the files that the settings name; ``given`` are the tokens of the command line.
     """
     readers = ReadPool(service.store)
     handlers = {HTTPException: _not_routed, Exception: _broken}
@@ -60,21 +50,17 @@ def application(
     def tokens() -> access.Tokens:
         return access.Tokens([*readers.use(access.known), *access.given(given)])
 
-    return Guard(Feeds(service, app), tokens, standing, limits, _audit(service))
-
-
-def _audit(service: Service) -> Callable[[str, str], None]:
-    def note(who: str, what: str) -> None:
+    def audit(who: str, what: str) -> None:
         service.do(lambda scorer: put_audit(scorer.connection, scorer.now, who, what, None, ""))
 
-    return note
+    return Guard(Feeds(service, app), tokens, standing, limits, audit)
 
 
 async def _not_routed(request: Request, error: HTTPException) -> Response:
     reason = NO_ROUTE.get(error.status_code, str(error.detail))
-    return refused(Refusal(error.status_code, reason, headers=error.headers))
+    return Refusal(error.status_code, reason, headers=error.headers).response
 
 
 async def _broken(request: Request, error: Exception) -> Response:
     log.exception("a request could not be served: %s %s", request.method, request.scope.get("route"))
-    return refused(Refusal(500, "an error inside astray serve", "look at its log"))
+    return Refusal(500, "an error inside astray serve", "look at its log").response

@@ -81,14 +81,13 @@ def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> 
 
 
 def _feeds(connection: Connection, where: str, values: Sequence[Any], now: float) -> list[Json]:
-    asked = f"SELECT agent, time, delay, zone, n FROM agents WHERE {where} ORDER BY arrived DESC LIMIT ?"
-    found = []
-    for agent, time, delay, zone, _ in connection.rows(asked, (*values, FEEDS)):
-        today = connection.value("SELECT count(*) FROM fixes WHERE agent = ? AND time > ?", (agent, now - 86_400.0))
-        found.append(
-            {"agent": agent, "time": time, "local": zone_of(zone).iso(time), "delay": round(delay, 1), "fixes": today}
-        )
-    return found
+    """Lists agents, the longest silent last, each with its fixes of the last day."""
+    today = "SELECT count(*) FROM fixes f WHERE f.agent = agents.agent AND f.time > ?"
+    asked = f"SELECT agent, time, delay, zone, ({today}) FROM agents WHERE {where} ORDER BY arrived DESC LIMIT ?"
+    return [
+        {"agent": agent, "time": time, "local": zone_of(zone).iso(time), "delay": round(delay, 1), "fixes": fixes}
+        for agent, time, delay, zone, fixes in connection.rows(asked, (now - 86_400.0, *values, FEEDS))
+    ]
 
 
 def metrics(connection: Connection, service: Service) -> str:

@@ -55,9 +55,7 @@ def description() -> bytes:
     for op in OPERATIONS:
         paths.setdefault(op.path.replace(":path}", "}"), {})[op.method.lower()] = _described(op, schemas)
     for name, form in FORMATS.items():
-        for path in form.paths:
-            if "{" not in path:
-                paths[path] = {method.lower(): _feed(name, method) for method in form.methods}
+        paths[form.path] = {method.lower(): _feed(name, method) for method in form.methods}
     queries = {op.query.__name__ for op in OPERATIONS if op.query is not None}
     document = {
         "openapi": "3.1.0",

@@ -33,8 +33,7 @@ from astray.service.responses import JSON, Refusal
 from astray.service.review.review_queue import TaughtError
 from astray.service.scoring.scorer import Scorer
 from astray.service.service import Service
-from astray.service.store import StoreError
-from astray.service.web.read_pool import ReadPool
+from astray.service.store import ReadPool, StoreError
 
 log = logging.getLogger("astray.serve")
 
@@ -192,7 +191,7 @@ def json_response(value: Any) -> Response:
 def refused(error: Exception) -> Response:
     """Returns the response to a request that cannot be served."""
     if isinstance(error, Refusal):
-        return Response(error.answer.body, error.answer.status, error.answer.headers)
+        return error.response
     if isinstance(error, StoreError):
         log.error("%s", error)
         return refused(_refusal(503, error, headers={"retry-after": "5"}))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from astray.core.trip_ids import TripId
 from astray.core.zones import UTC_ZONE, Zone
 from astray.service.review.explainer import unpacked
 from astray.service.review.review_queue import DOUBT, QUESTION
 from astray.service.scoring.event_rows import Alert, finite, trip_name, trip_of
+from astray.service.scoring.scorer import TRIP
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 
@@ -98,29 +98,28 @@ def agents(
 
 # -------------------------------------------------------------------- trips
 
-TRIP = (
-    *("agent", "trip", "started", "ended", "fixes", "faults", "score", "normality", "p_value", "uncertainty"),
-    *("decision", "aspect", "history", "why", "state", "words", "late"),
+_TRIPS = (
+    f"SELECT {', '.join(f't.{name}' for name in TRIP)}, a.zone "
+    "FROM trips t JOIN agents a ON a.agent = t.agent WHERE t.agent = ?"
 )
-_TRIP = ", ".join(f"t.{name}" for name in TRIP)
+NO_WAYS: Json = {"type": "FeatureCollection", "features": []}
+UNEXPLAINED: Json = {"eps": None, "leave": None, "segments": [], "ways": NO_WAYS, "expected": None}
 
 
-def _trip(row: Sequence[Any], zone: str) -> Json:
-    t = dict(zip(TRIP, row, strict=False))
-    name, where = trip_name(t["agent"], t["trip"]), zone_of(zone)
+def _trip(row: Sequence[Any]) -> Json:
+    """Returns a row of :data:`_TRIPS` as lists show it."""
+    t = dict(zip((*TRIP, "zone"), row, strict=True))
+    name = trip_name(t["agent"], t["trip"])
+    same = ("agent", "zone", "score", "p_value", "uncertainty", "decision", "aspect", "fixes", "faults", "state")
     return {
         "id": name,
         "kind": "trip",
-        "agent": t["agent"],
         "trips": [name],
         "start": t["started"],
         "end": t["ended"],
-        "local": where.iso(t["started"]),
-        "zone": zone,
+        "local": zone_of(t["zone"]).iso(t["started"]),
         "minutes": round((t["ended"] - t["started"]) / 60.0, 1),
-        **{
-            key: t[key] for key in ("score", "p_value", "uncertainty", "decision", "aspect", "fixes", "faults", "state")
-        },
+        **{key: t[key] for key in same},
         "words": t["words"] or "",
         "late": bool(t["late"]),
     }
@@ -128,52 +127,32 @@ def _trip(row: Sequence[Any], zone: str) -> Json:
 
 def trips(connection: Connection, agent: str, limit: int = 50, before: float | None = None) -> Json:
     """Lists the trips of an agent, newest first."""
-    rows = connection.rows(
-        f"SELECT {_TRIP}, a.zone FROM trips t JOIN agents a ON a.agent = t.agent WHERE t.agent = ? AND t.started < ? "
-        "ORDER BY t.started DESC LIMIT ?",
-        (agent, 1e300 if before is None else before, limit),
-    )
-    return {"trips": [_trip(row, row[-1]) for row in rows]}
+    asked = f"{_TRIPS} AND t.started < ? ORDER BY t.started DESC LIMIT ?"
+    rows = connection.rows(asked, (agent, 1e300 if before is None else before, limit))
+    return {"trips": [_trip(row) for row in rows]}
 
 
 def trip(connection: Connection, name: str, explanation: Json | None = None) -> Json | None:
     """Returns a trip with its track and its explanation, if there is one; None if there is no such trip."""
     agent, trajectory = trip_of(name)
-    row = connection.row(
-        f"SELECT {_TRIP}, a.zone FROM trips t JOIN agents a ON a.agent = t.agent WHERE t.agent = ? AND t.trip = ?",
-        (agent, trajectory),
-    )
+    row = connection.row(f"{_TRIPS} AND t.trip = ?", (agent, trajectory))
     if row is None:
         return None
-    found = _trip(row, row[-1]) | {"open": False}
+    found = _trip(row)
     data = connection.value("SELECT data FROM scores WHERE agent = ? AND trip = ?", (agent, trajectory))
     told = unpacked(bytes(data)) if data is not None else explanation or {}
-    one_line = found["words"]
-    found |= {
-        "eps": None,
-        "leave": None,
-        "history": row[12],
-        "segments": [],
-        "ways": no_ways(),
-        "expected": None,
-    } | told
-    found["words"] = told.get("words") or ([one_line] if one_line else [])
+    words = told.get("words") or ([found["words"]] if found["words"] else [])
+    found |= UNEXPLAINED | {"open": False, "history": row[TRIP.index("history")]} | told | {"words": words}
     if "track" not in found:
-        found["track"] = _track(connection, TripId(agent, trajectory), found["start"], found["end"])
-    found["verdict"] = _verdict(connection, name, zone_of(row[-1]))
+        found["track"] = _track(connection, agent, found["start"], found["end"])
+    found["verdict"] = _verdict(connection, name, zone_of(found["zone"]))
     return found
 
 
-def no_ways() -> Json:
-    """Returns an empty collection."""
-    return {"type": "FeatureCollection", "features": []}
-
-
-def _track(connection: Connection, trip: TripId, start: float, end: float) -> Json:
+def _track(connection: Connection, agent: str, start: float, end: float) -> Json:
     asked = "SELECT time, lat, lon FROM fixes WHERE agent = ? AND time >= ? AND time <= ? ORDER BY time, n"
-    rows = connection.rows(asked, (trip.agent, start, end))
-    nothing = [None] * len(rows)
-    numbers = dict.fromkeys(("n", "low", "high"), nothing)
+    rows = connection.rows(asked, (agent, start, end))
+    numbers = dict.fromkeys(("n", "low", "high"), [None] * len(rows))
     of_fixes = {name: [row[i] for row in rows] for i, name in enumerate(("time", "lat", "lon"))}
     return of_fixes | numbers | {"fault": [""] * len(rows), "passed": []}
 
@@ -197,13 +176,12 @@ def open_trip(connection: Connection, name: str, now: float) -> Json | None:
     asked = "SELECT max(ended) FROM trips WHERE agent = ?"
     after = connection.value(asked, (agent,))
     since = -1e300 if after is None else math.nextafter(after, math.inf)
-    track = _track(connection, TripId(agent, trajectory), since, entry["time"])
+    track = _track(connection, agent, since, entry["time"])
     start = track["time"][0] if track["time"] else entry["time"]
-    return {
+    return UNEXPLAINED | {
         **{"id": name, "agent": agent, "open": True, "start": start, "end": entry["time"], "zone": entry["zone"]},
         **{"local": zone_of(entry["zone"]).iso(start), "score": entry["normality"], "p_value": None},
-        **{"uncertainty": None, "decision": "open", "aspect": "", "words": [], "eps": None, "leave": None},
-        **{"track": track, "segments": [], "ways": no_ways(), "expected": None, "verdict": None},
+        **{"uncertainty": None, "decision": "open", "aspect": "", "words": [], "track": track, "verdict": None},
         **{"history": entry["trips"], "late": False, "minutes": round((entry["time"] - start) / 60.0, 1)},
     }
 
@@ -226,7 +204,7 @@ def ways(connection: Connection, agent: str) -> Json:
         else:
             geometry = {"type": "LineString", "coordinates": line}
             lines[like] = {"type": "Feature", "properties": {"trips": 1}, "geometry": geometry}
-    return {"type": "FeatureCollection", "features": list(lines.values())}
+    return NO_WAYS | {"features": list(lines.values())}
 
 
 # -------------------------------------------------------------------- review and alerts
@@ -267,10 +245,8 @@ def review_item(connection: Connection, item: str, decided: bool = False) -> Jso
 
 def _item(connection: Connection, row: Sequence[Any]) -> Json | None:
     item, kind, agent, names, _, zone = row
-    found = []
-    for name in json.loads(names):
-        asked = f"SELECT {_TRIP} FROM trips t WHERE t.agent = ? AND t.trip = ?"
-        found += [_trip(trip, zone) for trip in connection.rows(asked, (agent, name))]
+    rows = [connection.row(f"{_TRIPS} AND t.trip = ?", (agent, name)) for name in json.loads(names)]
+    found = [_trip(row) for row in rows if row is not None]
     if not found:
         return None
     worst = min(found, key=_worst)
@@ -291,9 +267,13 @@ _ALERT = (
 
 
 def _alert_of(row: Sequence[Any]) -> Json:
-    alert, zone = Alert(*row[: len(Alert._fields)]), row[-1]
-    told: Mapping[str, Any] = alert._asdict() | {"trip": trip_name(alert.agent, alert.trip), "late": bool(alert.late)}
-    return {**told, "local": zone_of(zone).iso(alert.opened), "zone": zone, "told": alert.told or "no"}
+    alert, zone = Alert.of(row[:-1]), row[-1]
+    return alert._asdict() | {
+        "trip": trip_name(alert.agent, alert.trip),
+        "local": zone_of(zone).iso(alert.opened),
+        "zone": zone,
+        "told": alert.told or "no",
+    }
 
 
 def alert(connection: Connection, name: str) -> Json | None:

@@ -58,7 +58,7 @@ class Hub:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pages: set[_Page] = set()
-        # Numbers go on rising after a restart, so that a page from before is told to reload.
+        # Higher than before a restart, so that pages which resume are told to reload.
         self._number = int(clock.time() * 1000)
         self._kept: deque[_Event] = deque(maxlen=KEPT)
 

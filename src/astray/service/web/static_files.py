@@ -9,8 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -40,14 +39,12 @@ class File(NamedTuple):
     kind: str
 
 
-def _files(folder: Traversable, prefix: str = "") -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        if entry.is_dir():
-            found |= _files(entry, f"{prefix}{entry.name}/")
-        elif not entry.name.startswith((".", "__")):
-            found[prefix + entry.name] = entry.read_bytes()
-    return found
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith((".", "__"))
+    }
 
 
 def _file(name: str, data: bytes) -> File:
@@ -59,8 +56,9 @@ def _file(name: str, data: bytes) -> File:
 
 def page_routes() -> list[Route]:
     """Returns the routes of the page and its files."""
-    contents = _files(files("astray.service") / "page")
-    contents |= _files(files("astray.plots") / "assets" / "shared", "shared/")
+    astray = Path(__file__).parents[2]
+    shared = _files(astray / "plots" / "assets" / "shared")
+    contents = _files(astray / "service" / "page") | {f"shared/{name}": data for name, data in shared.items()}
     labels = {kind: (outlet.label, outlet.example) for kind, outlet in OUTLETS.items()}
     contents["outlets.js"] = b"export const OUTLETS = " + msgspec.json.encode(labels) + b";\n"
     digest = hashlib.blake2b(digest_size=6)

@@ -14,9 +14,9 @@ from astray.core.times import moments
 from astray.core.trajectories import Trajectories
 from astray.core.writers import table_writer
 from astray.service.scoring.event_rows import Alert
-from astray.service.scoring.scorer import stored_trip
+from astray.service.scoring.scorer import TRIP, trip_by_name
 from astray.service.store import Connection, Store
-from astray.service.web.queries import TRIP, among
+from astray.service.web.queries import among
 
 FORMATS = {
     "csv": "text/csv; charset=utf-8",
@@ -65,7 +65,7 @@ def export(
         path = Path(folder) / f"{table}.{ending}"
         connection = store.reader()
         try:
-            write_rows(connection, path, table, only, since, until)
+            _write_rows(connection, path, table, only, since, until)
         finally:
             connection.close()
         with open(path, "rb") as file:
@@ -73,13 +73,13 @@ def export(
                 yield piece
 
 
-def write_rows(
+def _write_rows(
     connection: Connection,
     path: Path,
     table: str,
-    only: Sequence[str] | None = None,
-    since: float | None = None,
-    until: float | None = None,
+    only: Sequence[str] | None,
+    since: float | None,
+    until: float | None,
 ) -> None:
     """Writes a table to a file in the format of its ending; times are date-times in UTC."""
     columns, times, key = TABLES[table]
@@ -95,10 +95,12 @@ def write_rows(
         offset = 0
         while True:
             rows = connection.rows(asked, (*values, *bounds, part, offset))
-            trips = [_trip_of(connection, dict(zip(columns, row, strict=True))) for row in rows] if lines else []
-            shown = [row for row, trip in zip(rows, trips, strict=True) if trip is not None] if lines else rows
-            if shown or not offset:
+            shown, found = rows, []
+            if lines:  # a row whose trip is gone has no line
+                trips = [_trip_of(connection, dict(zip(columns, row, strict=True))) for row in rows]
+                shown = [row for row, trip in zip(rows, trips, strict=True) if trip is not None]
                 found = [trip for trip in trips if trip is not None]
+            if shown or not offset:
                 frame = moments(pl.DataFrame(shown, columns, orient="row"), *times)
                 write(frame, Trajectories.concat(found) if found else NOTHING)
             if len(rows) < part:
@@ -111,8 +113,4 @@ NOTHING = Trajectories.from_fixes(time=[], lat=[], lon=[])
 
 def _trip_of(connection: Connection, row: dict[str, Any]) -> Trajectories | None:
     """Returns the trip of a row: of an alert the trip it is about, of a review the first one."""
-    name = row["trip"] if "trip" in row else json.loads(row["trips"])[0]
-    asked = "SELECT started, ended FROM trips WHERE agent = ? AND trip = ?"
-    times = connection.row(asked, (row["agent"], name))
-    found = None if times is None else stored_trip(connection, row["agent"], name, *times)
-    return found if found is not None and found.n_rows else None
+    return trip_by_name(connection, row["agent"], row["trip"] if "trip" in row else json.loads(row["trips"])[0])
