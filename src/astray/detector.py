@@ -716,9 +716,8 @@ class Detector(Parameters):
 
     def _model(self) -> bytes:
         """Returns reward and settings as bytes."""
-        whole = self.fitted.pack()
-        values = {"parameters": self.saved_parameters} | whole.values
-        return pack(self.world_.kind, values, whole.arrays)
+        learned = self.fitted.fields()
+        return pack(self.world_.kind, {"parameters": self.saved_parameters, **learned})
 
     @property
     def saved_parameters(self) -> dict[str, Any]:

@@ -518,7 +518,7 @@ class TestFiles:
         files = []
         for seed in (0, 0, 1):
             Detector(**ONCE, seed=seed).fit(mine[:5]).save(tmp_path / "m")
-            files.append(contents_of(tmp_path / "m").arrays["reward.step.layer.0.weight"])
+            files.append(contents_of(tmp_path / "m").arrays["reward.step.layers.0.0"])
         assert np.array_equal(files[0], files[1])
         assert not np.array_equal(files[0], files[2])
 
@@ -614,8 +614,8 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("name", "number"),
         [
-            ("reward.usual.trips", np.nan),
-            ("reward.trip.layer.0.weight", 1e30),
+            ("reward.reference.trips", np.nan),
+            ("reward.trip.layers.0.0", 1e30),
             ("reward.step.mean", -1e30),
             ("reward.step.scale", 0.0),
         ],
@@ -632,11 +632,14 @@ class TestFiles:
 
     def test_forged_values_are_refused(self, fitted: Path, tmp_path: Path) -> None:
         model = contents_of(fitted)
-        for name in model.values:
+        reward = model.values["reward"]
+        for name in (*model.values, *(f"reward {part}" for part in reward)):
             for forged in ("nonsense", 7, {"unheard": 1}, None):
-                values = dict(model.values) | {name: forged}
-                write_contents(tmp_path / "forged", model.kind, values, model.arrays, fitted)
-                if (name, forged) in (("updates", 7), ("reward.made", {"unheard": 1})):
+                changed = {name: forged}
+                if name.startswith("reward "):
+                    changed = {"reward": reward | {name.removeprefix("reward "): forged}}
+                write_contents(tmp_path / "forged", model.kind, model.values | changed, model.arrays, fitted)
+                if (name, forged) in (("updates", 7), ("reward made", {"unheard": 1})):
                     continue
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
@@ -647,8 +650,8 @@ class TestFiles:
             (("parameters", "n_jobs"), "3"),
             (("parameters", "min_history"), "../x"),
             (("parameters", "false_alarm_rate"), 7),
-            (("reward.step", "clip"), 5e300),
-            (("reward.step", "clip"), -1.0),
+            (("reward", "step", "clip"), 5e300),
+            (("reward", "step", "clip"), -1.0),
             (("featurizer_config", "interval"), 1e-320),
             (("aspect_weights",), [-1.0, 0.3, 0.3, 0.3]),
             (("aspect_weights",), [0.0] * 4),

@@ -30,8 +30,8 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
 from astray.irl.kdd19 import KDD19
 from astray.irl.learn_config import LearnConfig
-from astray.model.packing import VERSION, Contents, pack_text, read, write
-from astray.model.plain_values import configured, plain, restore
+from astray.model.packing import VERSION, Contents, read, write
+from astray.model.plain_values import configured, pack_text, plain, restore
 
 VALUES: dict[str, Any] = {"zeta": [1, 2.5, None], "alpha": {"b": True, "a": "ü"}}
 ARRAYS: dict[str, Any] = {

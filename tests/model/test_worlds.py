@@ -20,11 +20,10 @@ from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.model import worlds
 from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
+from astray.model.memory_bytes import MemoryCodec, unpack_anomalous
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed, pack_calibration, pack_reward, unpack_calibration, unpack_reward
-from astray.model.shared_parts import unpack_anomalous
+from astray.model.parts import unpack_calibration, unpack_reward
 from astray.model.store import Store
 from astray.model.trip_selection import sort_out
 from astray.model.worlds import World
@@ -138,22 +137,21 @@ class Symbols(World):
         ]
         return explain_segments(scores, bounds, segments, words)
 
-    def pack(self) -> Packed:
-        values = {
+    def fields(self) -> dict[str, Any]:
+        return {
             "counts": self.counts,
-            "learned": [list(trip) for trip in self.learned],
+            "learned": self.learned,
             "updates": self.updates,
+            "reward": self.reward,
+            "scale": self.calibration,
         }
-        parts = [Packed(values, {}), pack_reward("reward", self.reward), pack_calibration("scale", self.calibration)]
-        return Packed.together(parts)
 
     @classmethod
     def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:
-        learned = tuple(TripId(*trip) for trip in model.value("learned", tuple[tuple[str, str], ...]))
         return cls(
             parameters,
             model.value("counts", dict[str, int]),
-            learned,
+            model.value("learned", tuple[TripId, ...]),
             unpack_reward(model, "reward"),
             unpack_calibration(model, "scale"),
             unpack_anomalous(store),

@@ -27,19 +27,17 @@ from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
 from astray.model.configuration import aspect_weights, featurizer_config, learn_config, observing_config, scale_config
 from astray.model.inbox import Inbox
 from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
+from astray.model.memory_bytes import (
+    MemoryCodec,
+    pack_anomalous,
+    pack_popularity,
+    unpack_anomalous,
+    unpack_popularity,
+)
 from astray.model.observing import LEARNED, Observed, Outcome, Question, drift_of, questions_of
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed, pack_reward, unpack_reward
-from astray.model.plain_values import plain
-from astray.model.shared_parts import (
-    pack_popularity,
-    pack_trip_ids,
-    unpack_anomalous,
-    unpack_popularity,
-    unpack_weights,
-)
+from astray.model.parts import unpack_reward, unpack_weights
 from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.model.trip_samples import remember, sample
@@ -656,16 +654,16 @@ class GpsTrips(World):
 
     # ---------------------------------------------------------------- keeping
 
-    def pack(self) -> Packed:
+    def fields(self) -> dict[str, Any]:
         """Returns reward and configuration as a model file holds them."""
-        values = {
-            "featurizer_config": plain(self.config),
-            "context": plain(self.context),
+        return {
+            "featurizer_config": self.config,
+            "context": self.context,
             "aspect_weights": self.weights,
             "updates": self.updates,
             "is_one": self.is_one,
+            "reward": self.reward,
         }
-        return Packed.together([Packed(values, {}), pack_reward("reward", self.reward)])
 
     def parts(self) -> dict[str, bytes]:
         """Returns how many agents go where, and which trips are anomalous, as a store keeps them."""
@@ -715,7 +713,7 @@ class GpsTrips(World):
         if anomalous != self._anomalous_before:
             there_now = unpack_anomalous(store)
             anomalous = (there_now | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
-            change.share(ANOMALOUS, pack_trip_ids(anomalous))
+            change.share(ANOMALOUS, pack_anomalous(anomalous))
 
         def committed() -> None:
             self.popularity, self.anomalous = popularity, anomalous

@@ -10,7 +10,7 @@ from astray.core.errors import ModelFileError
 from astray.irl.shared import Reward
 from astray.model.file import is_database
 from astray.model.packing import FilePath, check_readable, read, write
-from astray.model.parts import pack_reward, unpack_reward
+from astray.model.parts import unpack_reward
 
 KIND = "reward"
 
@@ -38,6 +38,5 @@ def read_reward(path: FilePath) -> Reward:
 
 
 def write_reward(path: FilePath, reward: Reward) -> None:
-    """Write a reward to a file, whole or not at all."""
-    packed = pack_reward("reward", reward)
-    write(path, KIND, packed.values, packed.arrays)
+    """Writes a reward to a file, whole or not at all."""
+    write(path, KIND, {"reward": reward})

@@ -16,13 +16,11 @@ from astray.irl.step_demonstrator import StepDemonstrator
 from astray.model.checkpoint import PolicyCheckpoint
 from astray.model.packing import Contents
 from astray.model.parts import (
-    Packed,
-    pack_calibration,
-    pack_featurizer,
-    pack_reward,
-    pack_trips,
+    featurizer_fields,
+    trip_fields,
     unpack_calibration,
     unpack_featurizer,
+    unpack_policy,
     unpack_reward,
     unpack_trips,
 )
@@ -56,38 +54,34 @@ class StepModel:
     kept: Trajectories  # some past trajectories, thinned
     generated: PolicyCheckpoint | None = None  # the policy and its critic
 
-    def pack(self) -> Packed:
-        """Returns it as a model file holds it."""
-        parts = [
-            pack_reward("reward", self.reward),
-            pack_trips("kept", self.kept),
-            pack_calibration("calibration", self.calibration),
-        ]
-        if self.featurizer is not None:
-            parts.append(pack_featurizer("featurizer", self.featurizer))
-        if self.world is not None:
-            w = self.world
-            parts.append(Packed({}, {"world.mean": w.mean, "world.scale": w.scale, "world.waves": w.frequencies}))
-        if self.generated is not None:
-            parts.append(self.generated.pack("policy"))
-        return Packed.together(parts)
+    def fields(self) -> dict[str, Any]:
+        """Returns what a model file holds of it."""
+        w = self.world
+        return {
+            "reward": self.reward,
+            "calibration": self.calibration,
+            "featurizer": None if self.featurizer is None else featurizer_fields(self.featurizer),
+            "world": None if w is None else {"mean": w.mean, "scale": w.scale, "waves": w.frequencies},
+            "kept": trip_fields(self.kept),
+            "policy": self.generated,
+        }
 
     @classmethod
     def unpack(cls, model: Contents) -> StepModel:
         """Reads it from a model file."""
-        reward, kept = unpack_reward(model, "reward"), unpack_trips(model, "kept")
+        reward, kept = unpack_reward(model, "reward"), unpack_trips(model.within("kept"))
         featurizer, world = None, None
-        if "featurizer" in model.values:
-            featurizer = unpack_featurizer(model, "featurizer")
+        if model.values.get("featurizer") is not None:
+            featurizer = unpack_featurizer(model.within("featurizer"))
             n_features = len(featurizer.names)
         else:
             width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
-            mean, scale = (model.array(f"world.{part}", np.float64, width) for part in ("mean", "scale"))
-            world = StepDemonstrator(
-                kept, NoDynamics(), mean, scale, model.array("world.waves", np.float64, width, None)
-            )
-            n_features = width + 2 * world.frequencies.shape[1]
+            inside = model.within("world")
+            mean, scale = (inside.array(part, np.float64, width) for part in ("mean", "scale"))
+            waves = inside.array("waves", np.float64, width, None)
+            world = StepDemonstrator(kept, NoDynamics(), mean, scale, waves)
+            n_features = width + 2 * waves.shape[1]
         if n_features != len(reward.step.mean):
             raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
-        generated = PolicyCheckpoint.unpack(model, "policy") if "policy.critic" in model.values else None
-        return cls(reward, unpack_calibration(model, "calibration"), featurizer, world, kept, generated)
+        calibration, policy = unpack_calibration(model, "calibration"), unpack_policy(model, "policy")
+        return cls(reward, calibration, featurizer, world, kept, policy)

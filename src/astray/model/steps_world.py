@@ -29,12 +29,11 @@ from astray.model.agent_training import gps_demonstrator, replace_runs, step_dem
 from astray.model.checkpoint import restore_learner
 from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
 from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
+from astray.model.memory_bytes import MemoryCodec, unpack_anomalous
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed
+from astray.model.parts import unpack_weights
 from astray.model.plain_values import configured, plain
-from astray.model.shared_parts import unpack_anomalous, unpack_weights
 from astray.model.step_model import StepModel
 from astray.model.store import Store
 from astray.model.trip_samples import remember, sample
@@ -367,17 +366,17 @@ class Steps(World):
 
     # ---------------------------------------------------------------- keeping
 
-    def pack(self) -> Packed:
+    def fields(self) -> dict[str, Any]:
         """Returns all that was learned as a model file holds it."""
-        values = {
+        return {
             "config": self.learning,
             "agents": self.names,
             "zone": "" if self.zone is None else str(self.zone),
             "n_trips": self.n_trips,
             "updates": self.updates,
             "aspect_weights": self.weights,
+            **self.trained.fields(),
         }
-        return Packed.together([Packed(values, {}), self.trained.pack()])
 
     @classmethod
     def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:

@@ -23,11 +23,10 @@ from astray.core.trip_ids import TripId
 from astray.core.zones import Zone
 from astray.irl.shared import Reward
 from astray.model.memories import Memories
+from astray.model.memory_bytes import pack_anomalous
 from astray.model.observing import Observed, Question
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed
-from astray.model.shared_parts import pack_trip_ids
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.scoring.decisions import Bounds, Threshold
 from astray.scoring.normality import Calibration
@@ -279,12 +278,12 @@ class World(ABC):
     # ---------------------------------------------------------------- keeping
 
     @abstractmethod
-    def pack(self) -> Packed:
-        """Returns what all agents share but for places: reward and configuration, as the part ``MODEL`` holds it."""
+    def fields(self) -> dict[str, Any]:
+        """Returns what all agents share but for places, reward and configuration, to be saved in the part ``MODEL``."""
 
     def parts(self) -> dict[str, bytes]:
         """Returns the other parts that all agents share, as a store keeps them."""
-        return {POPULARITY: b"", ANOMALOUS: pack_trip_ids(self.anomalous)}
+        return {POPULARITY: b"", ANOMALOUS: pack_anomalous(self.anomalous)}
 
     def rows(self) -> Iterable[tuple[str, Row]]:
         """Yields each agent's memory as a store keeps it, sorted by name."""
@@ -297,7 +296,7 @@ class World(ABC):
 
     def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
         """Writes what was changed of parts and memories; returns a function to call once that is committed."""
-        change.share(ANOMALOUS, pack_trip_ids(self.anomalous))
+        change.share(ANOMALOUS, pack_anomalous(self.anomalous))
         return lambda: None
 
     def opened_with(self, store: Store | None) -> None:  # noqa: B027  (a world without memories has nothing to note)
