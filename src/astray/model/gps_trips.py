@@ -12,10 +12,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import Call, DataError, some_names
-from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone, home_of, zones_of
+from astray.core.zones import Zone, home_of
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -25,7 +24,6 @@ from astray.irl.shared import Reward
 from astray.model import gps_fitting, many_agents, observing
 from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
 from astray.model.configuration import aspect_weights, featurizer_config, learn_config, observing_config, scale_config
-from astray.model.inbox import Inbox
 from astray.model.memories import Memories
 from astray.model.memory_bytes import (
     MemoryCodec,
@@ -41,7 +39,7 @@ from astray.model.parts import unpack_reward, unpack_weights
 from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.model.trip_samples import remember, sample
-from astray.model.trip_selection import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
+from astray.model.trip_selection import given_again, kept_ways, others, sort_out, teachable, without
 from astray.model.worlds import Level, World
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
@@ -64,6 +62,7 @@ class GpsTrips(World):
 
     kind: ClassVar[str] = "trips"
     sees: ClassVar[str] = "GPS fixes (time, lat, lon)"
+    is_timed = True
 
     parameters: Parameters
     reward: Reward
@@ -126,10 +125,10 @@ class GpsTrips(World):
     ) -> GpsTrips:
         learned = gps_fitting.learn_shared(parameters, trips, rng)
         weights = aspect_weights(learned.reward.aspects, parameters.look_for)
-        world = cls(parameters, learned.reward, weights, learned.featurizer, learned.context, learned.popularity)
+        shared = (learned.config, learned.context, learned.popularity)
+        world = cls(parameters, learned.reward, weights, *shared, frozenset(anomalous.ids))
         for agent, memory in many_agents.enrol(trips, lambda _: None, world.common):
             world.memories[agent] = replace(memory, cells=learned.cells.get(agent, memory.cells))
-        world.anomalous = frozenset(anomalous.ids)
         return world
 
     @classmethod
@@ -153,31 +152,15 @@ class GpsTrips(World):
         weights = aspect_weights(reward.aspects, parameters.look_for, pool)
         enrol = gps_fitting.enrol_pool if pool else gps_fitting.enrol_one
         enrolled = enrol(parameters, past, featurizer, rest, rng, reward, weights)
+        weights = aspect_weights(reward.aspects, parameters.look_for, enrolled.reward.of_a_pool)
+        shared = (featurizer.config, featurizer.context, enrolled.popularity)
+        world = cls(parameters, enrolled.reward, weights, *shared, frozenset(anomalous.ids), is_one=True)
         name = trips.agents[0] if len(trips.agents) == 1 else POOL
-        world = cls._of(parameters, name, enrolled, home_of(trips))
-        world.anomalous = frozenset(anomalous.ids)
+        world.memories[name] = replace(enrolled.memory, zone=home_of(trips))
         world._reject(name, anomalous)
         return world
 
-    @classmethod
-    def _of(cls, parameters: Parameters, name: str, enrolled: gps_fitting.Enrolled, zone: Zone | None) -> GpsTrips:
-        """Returns the world of one agent or pool that was measured."""
-        reward, featurizer = enrolled.reward, enrolled.featurizer
-        weights = aspect_weights(reward.aspects, parameters.look_for, reward.of_a_pool)
-        world = cls(parameters, reward, weights, featurizer.config, featurizer.context, featurizer.popularity)
-        world.popularity, world.is_one = replace(featurizer.popularity, excluded=None), True
-        world.memories[name] = AgentMemory(
-            featurizer.memory,
-            enrolled.kept if len(enrolled.kept) else None,
-            enrolled.own,
-            inbox=Inbox(tokens=observing_config(parameters).tokens),
-            zone=zone,
-            frame=featurizer.frame,
-            suspects=enrolled.suspects,
-        )
-        return world
-
-    # ---------------------------------------------------------------- going on learning
+    # ---------------------------------------------------------------- learning further trips
 
     def update(
         self,
@@ -193,10 +176,8 @@ class GpsTrips(World):
         if population is not None:
             raise DataError("many agents are compared with each other", remedy="leave population out")
         named = list(anomalous)
-        if y is not None and trips is not None:
-            named += [trip for trip, good in zip(trips.ids, teachable(trips, y), strict=True) if not good]
-        known = self.known_trips if named else ()
-        for trip in proved_anomalous(named, known, trips) - self.anomalous:
+        refused = sort_out(trips, y, named, self.known_trips if named else ()).refused
+        for trip in refused - self.anomalous:
             if trip.agent in self.memories:
                 self.forget_trips(trip.agent, [trip.trajectory], anomalous=True)
             else:
@@ -217,7 +198,7 @@ class GpsTrips(World):
         new, learned, refused = sort_out(given, y, anomalous, self.known_trips, self.anomalous)
         if new is not None and y is None:
             again = given_again(self._count(name, new), memory.inbox.rejected)
-            new, learned, refused = without(new, again), learned - again, refused | again
+            new, learned = without(new, again), learned - again
         proved = self._proved(name, memory, given, refused)
         if new is not None and len(new):
             self._go_on(name, memory, new, refused, learned, population)
@@ -227,11 +208,8 @@ class GpsTrips(World):
         inbox = memory.inbox.without(learned).allow(learned).reject(refused).know(proved)
         suspects = tuple(trip for trip in memory.suspects if trip not in refused)
         after = replace(memory, inbox=inbox, suspects=suspects)
-        if name and {trip.agent for trip in after.counts.trip_ids} - {
-            name,
-            "",
-        }:  # others have joined the agent: from now on it is one of a pool
-            del self.memories[name]
+        if name and any(trip.agent not in (name, "") for trip in after.counts.trip_ids):
+            del self.memories[name]  # others have joined the agent: from now on it is one of a pool
             name = POOL
         self.memories[name] = after
         self.anomalous = (self.anomalous | refused) - learned
@@ -262,11 +240,13 @@ class GpsTrips(World):
         enrolled = gps_fitting.enrol_one(parameters, prepared, featurizer, rest, rng, self.reward, self.weights)
         # Whether trips that are given again are suspected is found out anew.
         suspects = tuple(trip for trip in memory.suspects if trip not in set(new.ids))
-        found = self._of(parameters, name, enrolled, memory.zone)
-        self.reward, self.weights, self.popularity = found.reward, self.weights, found.popularity
-        measured = found.memories[name]
+        self.reward, self.popularity = enrolled.reward, enrolled.popularity
         self.memories[name] = replace(
-            measured, inbox=memory.inbox, suspects=(*suspects, *measured.suspects), cells=memory.cells
+            enrolled.memory,
+            inbox=memory.inbox,
+            cells=memory.cells,
+            zone=memory.zone,
+            suspects=(*suspects, *enrolled.memory.suspects),
         )
         self.updates += 1
 
@@ -576,10 +556,7 @@ class GpsTrips(World):
     def check(self, trips: Trajectories) -> Trajectories:
         """Returns the trips if they are GPS fixes."""
         if not trips.is_gps:
-            raise DataError(
-                f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
-                remedy="give trajectories of the kind it was fitted on",
-            )
+            raise self.of_another_kind(trips)
         return trips
 
     def order(self, trips: Trajectories) -> Array | None:
@@ -633,24 +610,6 @@ class GpsTrips(World):
         else:
             habitual = kept_ways(memory.kept, trip)
         return explain_fixes(scores, bounds, featurizer, trip.ids[0], habitual)
-
-    def zones(self, trips: Trajectories) -> list[Zone]:
-        """Returns the time zone in which each trip is told."""
-        homes = {agent: home for agent in trips.agents if (home := self.home(agent)) is not None}
-        return zones_of(trips, self.parameters.given_zone, homes)
-
-    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
-        """Returns when each trip began."""
-        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])}
-
-    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
-        """Returns when and where each fix is."""
-        when = as_moments(trips.columns["time"])
-        return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
-
-    def when(self, seconds: Sequence[float | None]) -> pl.Series:
-        """Returns times as a column of date-times in UTC."""
-        return as_moments(seconds)
 
     # ---------------------------------------------------------------- keeping
 

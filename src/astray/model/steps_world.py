@@ -15,10 +15,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import DataError
-from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone, home_of, zones_of
+from astray.core.zones import Zone, home_of
 from astray.explain import Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Forgetting
@@ -121,7 +120,12 @@ class Steps(World):
     @property
     def sees(self) -> str:  # type: ignore[override]
         """What its trajectories are, in words."""
-        return "states and actions" if self.featurizer is None else "GPS fixes (time, lat, lon)"
+        return "GPS fixes (time, lat, lon)" if self.is_timed else "states and actions"
+
+    @property
+    def is_timed(self) -> bool:  # type: ignore[override]
+        """Whether its trajectories are GPS trips."""
+        return self.featurizer is not None
 
     @property
     def featurizer(self) -> Featurizer | None:
@@ -279,10 +283,7 @@ class Steps(World):
     def check(self, trips: Trajectories) -> Trajectories:
         """Returns the trips, or raises a DataError if they are not of the kind that the model was fitted on."""
         if trips.is_gps != (self.featurizer is not None):
-            raise DataError(
-                f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
-                remedy="give trajectories of the kind it was fitted on",
-            )
+            raise self.of_another_kind(trips)
         if self.featurizer is None:
             check_steps(trips, self.trained.kept)
         return trips
@@ -339,30 +340,6 @@ class Steps(World):
         habitual = kept_ways(self.trained.kept, trip)
         actor = None if self.trained.generated is None else self.trained.generated.actor
         return explain_fixes(scores, bounds, self.featurizer, trip.ids[0], habitual, actor)
-
-    def zones(self, trips: Trajectories) -> list[Zone] | None:
-        """Returns the time zone in which each trip is told; None where there is no time."""
-        if self.featurizer is None:
-            return None
-        homes = {} if self.zone is None else dict.fromkeys(trips.agents, self.zone)
-        return zones_of(trips, self.parameters.given_zone, homes)
-
-    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
-        """Returns when each GPS trip began."""
-        if self.featurizer is None:
-            return {}
-        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])}
-
-    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
-        """Returns when and where each fix is, or the number of each step."""
-        if self.featurizer is None:
-            return super().fix_columns(trips)
-        when = as_moments(trips.columns["time"])
-        return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
-
-    def when(self, seconds: Sequence[float | None]) -> pl.Series:
-        """Returns times of a trip as a column of date-times, or of steps."""
-        return super().when(seconds) if self.featurizer is None else as_moments(seconds)
 
     # ---------------------------------------------------------------- keeping
 
