@@ -15,12 +15,10 @@ from astray import Detector, Explanation, Trajectories, TripId
 from astray.core.errors import DataError, ModelFileError, UnknownAgentWarning
 from astray.core.zones import Zone
 from astray.explain import explain_segments
-from astray.features.memory import Forgetting
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.model import worlds
-from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec, unpack_anomalous
+from astray.model.memory_bytes import unpack_anomalous
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import unpack_calibration, unpack_reward
@@ -49,9 +47,6 @@ class Symbols(World):
     anomalous: frozenset[TripId] = frozenset()
     updates: int = 0
     weights: tuple[float, ...] = (1.0,)
-
-    def __post_init__(self) -> None:
-        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)
 
     @classmethod
     def takes(cls, trips: Trajectories) -> bool:

@@ -21,18 +21,16 @@ from astray.model.configuration import featurizer_config, hours_from, observing_
 from astray.model.inbox import Inbox
 from astray.model.parameters import Parameters
 from astray.model.plain_values import plain
-from astray.model.pool_reward import pool_reward
 from astray.model.pretrained import pretrained, read_reward
-from astray.model.shared_training import go_on, popularity_of
-from astray.model.trip_samples import drawn, thin
-from astray.model.trip_selection import without
+from astray.model.shared_training import go_on, pool_reward, popularity_of
+from astray.model.trip_selection import drawn, thin, without
 from astray.scoring.own_scale import fits, scored_past
 
 KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
-"""How the preset looks at trips."""
+"""How the preset ``kdd19`` sees trips."""
 
 
-# -------------------------------------------------------------------- how trips are looked at
+# -------------------------------------------------------------------- how trips are seen
 
 
 def blank_featurizer(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
@@ -58,7 +56,7 @@ def _config_of(parameters: Parameters, trips: Trajectories, encoder: str | None 
 
 
 def shared_featurizer(parameters: Parameters, trips: Trajectories) -> FeaturizerConfig:
-    """Returns how the trips of many agents are looked at."""
+    """Returns how the trips of many agents are seen."""
     config = _config_of(parameters, trips)
     if parameters.encoder not in (None, "familiarity") or config.encoder != "familiarity" or config.context.landmarks:
         raise DataError(
@@ -73,7 +71,7 @@ def shared_featurizer(parameters: Parameters, trips: Trajectories) -> Featurizer
 
 
 def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | None:
-    """Returns the reward that serves everybody; None if the agent is to learn its own."""
+    """Returns the reward that serves everybody; None if the agent must learn its own."""
     own = parameters.background or own_explorers(parameters.explorers)
     if parameters.preset == "kdd19" or not featurizer.counts or own:
         return None
@@ -117,7 +115,7 @@ def enrol_one(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Measures an agent's past trips by a shared reward, which first goes on learning from a population."""
+    """Measures an agent's past trips by a shared reward, which first continues to learn from a population."""
     if population is not None:
         featurizer = featurizer.among(population)
         if not reward.of_a_pool:  # the ways of single agents would teach it nothing
@@ -149,7 +147,7 @@ def enrol_pool(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Measures a pool's held-out trips by a reward that goes on learning from the pool's other trips."""
+    """Measures a pool's held-out trips by a reward that continues to learn from the pool's other trips."""
     others = None
     if population is not None:
         featurizer = featurizer.among(population)
@@ -187,7 +185,7 @@ def _refuse_own_reward(parameters: Parameters) -> None:
 
 
 def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Shared:
-    """Lets the shared reward go on learning from many agents, and counts where they go."""
+    """Lets the shared reward continue to learn from many agents, and counts where they go."""
     _refuse_own_reward(parameters)
     config = shared_featurizer(parameters, trips)
     begun = first_reward(parameters)

@@ -38,8 +38,7 @@ from astray.model.parameters import Parameters
 from astray.model.parts import unpack_reward, unpack_weights
 from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
-from astray.model.trip_samples import remember, sample
-from astray.model.trip_selection import given_again, kept_ways, others, sort_out, teachable, without
+from astray.model.trip_selection import given_again, kept_ways, others, remember, sample, sort_out, teachable, without
 from astray.model.worlds import Level, World
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
@@ -169,7 +168,7 @@ class GpsTrips(World):
         anomalous: Iterable[TripId | str],
         population: Trajectories | None,
     ) -> None:
-        """Goes on learning with further trips; takes out those that proved anomalous."""
+        """Continues to learn with further trips; takes out those that proved anomalous."""
         if self.is_one:
             self._update_one(trips, y, anomalous, population)
             return
@@ -201,7 +200,7 @@ class GpsTrips(World):
             new, learned = without(new, again), learned - again
         proved = self._proved(name, memory, given, refused)
         if new is not None and len(new):
-            self._go_on(name, memory, new, refused, learned, population)
+            self._continue(name, memory, new, refused, learned, population)
         else:
             self.memories[name] = memory.forget(refused)
         memory = self.memories[name]
@@ -214,7 +213,7 @@ class GpsTrips(World):
         self.memories[name] = after
         self.anomalous = (self.anomalous | refused) - learned
 
-    def _go_on(
+    def _continue(
         self,
         name: str,
         memory: AgentMemory,
@@ -233,12 +232,12 @@ class GpsTrips(World):
         featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         past = [sample(new, parameters.max_trips, rng)]
         if memory.kept is not None:
-            # What the memory has let go of must not come back by way of the kept trips.
+            # Trips that the memory has dropped must not come back with the kept trips.
             kept = without(memory.kept, {*refused, *learned})
             past.insert(0, kept[kept.isin(featurizer.memory.trip_ids)])
         prepared = featurizer.prepare(Trajectories.concat([part for part in past if len(part)]))
         enrolled = gps_fitting.enrol_one(parameters, prepared, featurizer, rest, rng, self.reward, self.weights)
-        # Whether trips that are given again are suspected is found out anew.
+        # For trips that were given again, the new fit decides whether they are suspected.
         suspects = tuple(trip for trip in memory.suspects if trip not in set(new.ids))
         self.reward, self.popularity = enrolled.reward, enrolled.popularity
         self.memories[name] = replace(
@@ -256,8 +255,8 @@ class GpsTrips(World):
     def enroll(self, trips: Trajectories) -> int:
         """Counts trips of new agents, or further trips of known ones; trains nothing.
 
-        Leaves out trips that are remembered already, or that proved anomalous under whatever name. Returns how many
-        were counted.
+        Leaves out trips that it remembers already, and trips that proved anomalous, under whatever name. Returns the
+        number of trips that it counted.
         """
         if self.is_one:
             raise DataError(
@@ -292,7 +291,7 @@ class GpsTrips(World):
         return new[~new.isin(again)]
 
     def _count(self, name: str, trips: Trajectories) -> Memory:
-        """Returns what an agent would remember of these trips alone."""
+        """Counts these trips alone, as the memory of this name would."""
         if not len(trips):
             return Memory()
         memory = self.memories.peek(name)
@@ -312,7 +311,7 @@ class GpsTrips(World):
             self.memories[name] = replace(memory, inbox=memory.inbox.know(self._count(name, anomalous)))
 
     def _proved(self, name: str, memory: AgentMemory, given: Trajectories | None, trips: Collection[TripId]) -> Memory:
-        """Returns what is remembered, or would be, of trips that proved anomalous."""
+        """Counts trips that proved anomalous: remembered ones, and new ones among the given trips."""
         remembered = replace(memory.counts)
         remembered = replace(remembered.remove(set(remembered.trip_ids) - set(trips)), forgetting=Forgetting())
         if given is None:
@@ -330,22 +329,15 @@ class GpsTrips(World):
         for name, at in self._by_memory(given):
             after[name], found = observing.observe(name, self.memory(name), common, given[at], level)
             outcomes.update(zip(at.tolist(), found, strict=True))
-        # Nothing has been changed so far; now everything is.
+        # Until here nothing was changed; here everything is.
         learned = given[[outcomes[i].became == LEARNED for i in range(len(given))]] if len(given) else given
         for name, memory in after.items():
             mine = learned if self.is_one else learned[learned.agent_ids == name]
             self.memories[name] = memory.keeping(mine, common)
-        became = [outcomes[i] for i in range(len(given))]
-        table = pl.DataFrame(
-            {
-                "agent": given.agent_ids.tolist(),
-                "trajectory": given.trajectory_ids.tolist(),
-                "score": [outcome.score for outcome in became],
-                "p_value": [outcome.p_value for outcome in became],
-                "became": [outcome.became for outcome in became],
-            },
-            schema_overrides={"agent": pl.String, "trajectory": pl.String, "became": pl.String},
-        )
+        rows = [(*outcome.trip, *outcome[1:]) for _, outcome in sorted(outcomes.items())]
+        columns = ["agent", "trajectory", "score", "p_value", "became"]
+        texts = dict.fromkeys(("agent", "trajectory", "became"), pl.String)
+        table = pl.DataFrame(rows, columns, schema_overrides=texts, orient="row")
         questions = tuple(q for name, memory in after.items() for q in questions_of(name, memory))
         drifts = (drift_of(name, memory, common.observing) for name, memory in after.items())
         return Observed(table, questions, tuple(drift for drift in drifts if drift))
@@ -412,7 +404,7 @@ class GpsTrips(World):
     # ---------------------------------------------------------------- forgetting
 
     def forget(self, agent: str) -> None:
-        """Removes an agent, of the memories, of a pool or of the population, and all that is known of it."""
+        """Removes an agent, from the memories, a pool or the population, and all that the model knows of it."""
         if self.is_one:
             self._forget_other(agent)
         else:
@@ -447,10 +439,7 @@ class GpsTrips(World):
             self.uncounted.append(cells)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
-        """Takes trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
-
-        Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` removes that.
-        """
+        """Takes trips out of an agent's memory, for ever if they proved ``anomalous``; returns how many it held."""
         name = self.name_of(agent)
         memory = self.memory(name)
         trips = {TripId(agent, t) for t in trajectories}
@@ -477,7 +466,7 @@ class GpsTrips(World):
         return self.sole[0] if self.is_one else agent
 
     def memory(self, agent: str) -> AgentMemory:
-        """Returns what is known of an agent; raises a DataError for an unknown one."""
+        """Returns the memory of an agent; raises a DataError for an unknown one."""
         memory = self.memories.get(agent)
         if memory is None:
             raise DataError(
@@ -495,7 +484,7 @@ class GpsTrips(World):
         return [name] if name else sorted({trip.agent for trip in memory.counts.trip_ids})
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
-        """Returns the agents of these trips that the model does not know; a pool is asked about anybody."""
+        """Returns the agents of these trips that the model does not know; a pool scores anybody."""
         if not self.is_one:
             return [agent for agent in trips.agents if agent not in self.memories]
         name, _ = self.sole
@@ -539,7 +528,7 @@ class GpsTrips(World):
 
     @property
     def n_others(self) -> int:
-        """How many agents the model knows of where they go."""
+        """The number of agents that the popularity of places counts."""
         return len(self.popularity.agents)
 
     @property
@@ -575,12 +564,12 @@ class GpsTrips(World):
         """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
         owners = self._owners(self.check(trips))
         featurized = many_agents.featurize(trips, owners, self.common, every)
-        distinct = list(dict.fromkeys(owners))
-        remembered = trips.isin(trip for _, memory in distinct for trip in memory.counts.trip_ids)
-        history = np.maximum(many_agents.histories(owners) - remembered, 0.0)
+        number = {owner: i for i, owner in enumerate(dict.fromkeys(owners))}
+        owner_of = np.array([number[owner] for owner in owners], np.int64)
+        remembered = trips.isin(trip for _, memory in number for trip in memory.counts.trip_ids)
+        history = np.maximum(np.array([memory.history for _, memory in number])[owner_of] - remembered, 0.0)
         history[np.isin(trips.agent_ids, self.unknown_agents(trips))] = 0.0
-        number = {owner: i for i, owner in enumerate(distinct)}
-        return Chunk.of_fixes(featurized, history, np.array([number[owner] for owner in owners], np.int64))
+        return Chunk.of_fixes(featurized, history, owner_of)
 
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
         """Returns one calibration for each memory, in the order in which a chunk's trips meet them."""
@@ -589,7 +578,7 @@ class GpsTrips(World):
         return [memory.scale(common).calibration() for _, memory in dict.fromkeys(owners)]
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""
+        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
         common, centre = self.common, None if near is None else centre_of(*near)
         if self.is_one:
             name, memory = self.sole
@@ -625,7 +614,7 @@ class GpsTrips(World):
         }
 
     def parts(self) -> dict[str, bytes]:
-        """Returns how many agents go where, and which trips are anomalous, as a store keeps them."""
+        """Returns the popularity of places and the ids of anomalous trips, as a store keeps them."""
         return {**super().parts(), POPULARITY: pack_popularity(self.popularity)}
 
     def rows(self) -> Iterable[tuple[str, Row]]:
@@ -656,7 +645,7 @@ class GpsTrips(World):
         return world
 
     def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
-        """Writes the memories that were changed, and what else was; what others changed meanwhile stays."""
+        """Writes the changed memories and parts; changes that others have made meanwhile stay."""
         popularity, anomalous = self.popularity, self.anomalous
         for agent, row, before in self.memories.changes():
             change.put(agent, row, before)

@@ -1,4 +1,4 @@
-"""Values and arrays as bytes: safetensors with a JSON header, versioned and checked; no pickle, no torch.
+"""Packs values and arrays into bytes: safetensors with a JSON header, versioned and checked; no pickle, no torch.
 
 The safetensors library lays out the arrays. Their header holds one entry, ``astray``: the version of the format, the
 kind of contents, their plain values, and a checksum over these and every array. Bytes that are cut, damaged or newer
@@ -33,16 +33,6 @@ FilePath = str | os.PathLike[str]
 
 VERSION = 6
 _ENTRY = "astray"
-_DTYPES = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "I64": np.int64,
-    "U64": np.uint64,
-    "I32": np.int32,
-    "U32": np.uint32,
-    "I8": np.int8,
-    "U8": np.uint8,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,13 +134,13 @@ def not_saved(place: FilePath, error: Exception) -> ModelFileError:
 
 
 def refuse_folder(path: Path) -> None:
-    """Refuse to write a model where a folder is."""
+    """Raises a ModelFileError if a model would be written where a folder is."""
     if path.is_dir():
         raise ModelFileError("a folder where a file was expected", place=path, remedy="name the model's file")
 
 
 def check_readable(path: Path) -> None:
-    """Refuse a path that names no regular file."""
+    """Raises a ModelFileError for a path that names no regular file."""
     if path.is_dir():
         raise ModelFileError("a folder where a model file was expected", place=path, remedy="name the file")
     if not path.exists():
@@ -192,8 +182,8 @@ def unpack(data: bytes, place: FilePath) -> Contents:
             raise ModelFileError(reason, place=str(place), remedy="give a file that astray fit has written")
         head = _strict_json(_field(metadata[_ENTRY], str))
         _check_version(place, head)
-        arrays = dict(map(_array, safetensors.deserialize(data)))  # type: ignore[no-untyped-call]
-    except (ValueError, OverflowError, RecursionError, safetensors.SafetensorError) as error:
+        arrays = safetensors.numpy.load(data)
+    except (LookupError, ValueError, OverflowError, RecursionError, safetensors.SafetensorError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise not_whole(place, error) from error
@@ -213,15 +203,6 @@ def _header(data: bytes) -> dict[str, Any]:
         raise ValueError("it ends before its header does")
     header: dict[str, Any] = _field(_strict_json(data[8 : 8 + size]), dict)
     return header
-
-
-def _array(named: tuple[str, Any]) -> tuple[str, Array]:
-    name, found = named
-    dtype = _DTYPES.get(found["dtype"])
-    if dtype is None:
-        raise ValueError(f"the array {name} has the unknown type {found['dtype']}")
-    little = np.frombuffer(found["data"], np.dtype(dtype).newbyteorder("<")).reshape(found["shape"])
-    return name, little.astype(dtype, copy=False)
 
 
 def _checksum(head: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

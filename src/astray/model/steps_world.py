@@ -1,7 +1,7 @@
 """The world of steps: a reward of single steps that is learned for one agent or pool, by Algorithm 1 of the paper.
 
 Its trajectories are states and actions of any kind, or GPS trips where the shared reward does not serve: for the preset
-``kdd19``, for encoders and contexts that the shared reward does not know, and with one's own counterfactuals.
+``kdd19``, for encoders and contexts that the shared reward does not know, and with counterfactuals of the user's.
 """
 
 from __future__ import annotations
@@ -20,23 +20,19 @@ from astray.core.trip_ids import TripId
 from astray.core.zones import Zone, home_of
 from astray.explain import Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, Prepared
-from astray.features.memory import Forgetting
 from astray.irl.gps_demonstrator import GpsDemonstrator
 from astray.irl.shared import Reward
 from astray.irl.step_demonstrator import StepDemonstrator
-from astray.model.agent_training import gps_demonstrator, replace_runs, step_demonstrator, train
+from astray.model.agent_training import StepModel, gps_demonstrator, replace_runs, step_demonstrator, train
 from astray.model.checkpoint import restore_learner
 from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
-from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec, unpack_anomalous
+from astray.model.memory_bytes import unpack_anomalous
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.parts import unpack_weights
 from astray.model.plain_values import configured, plain
-from astray.model.step_model import StepModel
 from astray.model.store import Store
-from astray.model.trip_samples import remember, sample
-from astray.model.trip_selection import check_steps, kept_ways, others, sort_out, without
+from astray.model.trip_selection import check_steps, kept_ways, others, remember, sample, sort_out, without
 from astray.model.worlds import World
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
@@ -57,7 +53,7 @@ def learn_own_reward(
     past: Prepared | None = None,
     featurizer: Featurizer | None = None,
 ) -> Steps:
-    """Learns a reward of the agent's own; GPS trips come with their featurizer, states and actions without."""
+    """Learns a reward for this agent alone; GPS trips come with ``past`` and ``featurizer``."""
     config = learn_config(parameters, gps=featurizer is not None)
     world: GpsDemonstrator | StepDemonstrator
     if past is not None and featurizer is not None:
@@ -105,17 +101,10 @@ class Steps(World):
     n_trips: int = 0
     updates: int = 0
 
-    def __post_init__(self) -> None:
-        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)  # it remembers no trips
-
     @property
     def reward(self) -> Reward:  # type: ignore[override]
         """What was learned."""
         return self.trained.reward
-
-    def set_reward(self, reward: Reward) -> None:
-        """Scores by another reward of the same aspects from now on."""
-        self.trained = replace(self.trained, reward=reward)
 
     @property
     def sees(self) -> str:  # type: ignore[override]
@@ -136,7 +125,7 @@ class Steps(World):
 
     @classmethod
     def takes(cls, trips: Trajectories) -> bool:
-        """Returns True for states and actions; GPS trips are given by :class:`GpsTrips` where they belong here."""
+        """Returns True for states and actions; :class:`GpsTrips` passes on the GPS trips that belong here."""
         return "state" in trips.columns or "action" in trips.columns
 
     @classmethod
@@ -161,12 +150,12 @@ class Steps(World):
         anomalous: Iterable[TripId | str],
         population: Trajectories | None,
     ) -> None:
-        """Goes on learning for a third of the iterations, on the kept past trajectories and the new ones together."""
+        """Continues to learn for a third of the iterations, on the kept past trajectories and the new ones together."""
         before = self.learned_of(self.names)
         given = trips if trips is None else self.check(trips)
         new, learned, refused = sort_out(given, y, anomalous, self.known_trips, self.anomalous)
         if new is not None and len(new):
-            self._go_on(new, refused, learned, population)
+            self._continue(new, refused, learned, population)
             self.names = tuple(dict.fromkeys([*self.names, *new.agents]))
             self.n_trips += len(learned - before)
         else:
@@ -174,7 +163,7 @@ class Steps(World):
         self.n_trips -= len(refused & before)
         self.anomalous = (self.anomalous | refused) - learned
 
-    def _go_on(
+    def _continue(
         self,
         new: Trajectories,
         refused: Iterable[TripId],
@@ -190,7 +179,7 @@ class Steps(World):
         if featurizer is not None:
             featurizer = remember(featurizer.forget(refused), featurizer.prepare(new))
         if featurizer is not None and featurizer.counts:
-            # What the memory has let go of must not come back by way of the kept trips.
+            # Trips that the memory has dropped must not come back with the kept trips.
             kept = kept[kept.isin(featurizer.memory.trip_ids)]
             featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, parameters.max_trips, rng)])
@@ -245,13 +234,13 @@ class Steps(World):
         return list(self.names)
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
-        """Returns the agents of these trips that the model is not of; a pool is asked about anybody."""
+        """Returns the agents of these trips other than the model's own; a pool scores anybody."""
         name = self.names[0] if len(self.names) == 1 else ""
         return [agent for agent in trips.agents if name and agent and agent != name]
 
     @property
     def known_trips(self) -> set[TripId]:
-        """The trips that it has learned from as far as it remembers, and those that proved anomalous."""
+        """The trips that it has learned from and still remembers, and those that proved anomalous."""
         return self.learned_of(self.names) | self.anomalous
 
     def learned_of(self, agents: Iterable[str]) -> set[TripId]:
@@ -262,7 +251,7 @@ class Steps(World):
 
     @property
     def n_others(self) -> int:
-        """How many agents the model knows of where they go."""
+        """The number of agents that the popularity of places counts."""
         return 0 if self.featurizer is None else len(self.featurizer.popularity.agents)
 
     @property
@@ -317,14 +306,14 @@ class Steps(World):
 
     @property
     def eps(self) -> Threshold | None:
-        """The threshold that decides; the paper's where too few trips were held out to promise a rate."""
+        """The threshold that decides; the paper's if too few trips were held out to promise a rate."""
         few = least_rate(self.calibration.normal.total) > self.parameters.false_alarm_rate
         if self.parameters.eps is None and (few or self.parameters.preset == "kdd19"):
             return PAPER_EPS
         return self.parameters.eps
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how GPS trips are seen and measured fix by fix; behind a stranger's stands no past trip."""
+        """Returns how GPS trips are scored fix by fix; a stranger has no past trips."""
         if self.featurizer is None:
             return super().agent_model(agent, near)
         name = self.names[0] if len(self.names) == 1 else ""

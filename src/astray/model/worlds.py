@@ -21,9 +21,10 @@ from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.core.zones import Zone, zones_of
+from astray.features.memory import Forgetting
 from astray.irl.shared import Reward
 from astray.model.memories import Memories
-from astray.model.memory_bytes import pack_anomalous
+from astray.model.memory_bytes import MemoryCodec, pack_anomalous
 from astray.model.observing import Observed, Question
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
@@ -104,9 +105,8 @@ class World(ABC):
     updates: int
     memories: Memories
 
-    def set_reward(self, reward: Reward) -> None:
-        """Scores by another reward of the same aspects from now on."""
-        self.reward = reward
+    def __post_init__(self) -> None:
+        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)  # it remembers no trips
 
     def with_parameters(self, parameters: Parameters) -> Self:
         """Returns a copy with the parameters of another detector."""
