@@ -346,7 +346,7 @@ class Detector(Parameters):
 
     @property
     def calibration_(self) -> Calibration:
-        """What scores of a model of one agent or pool are measured on."""
+        """The scale of the scores of a model of one agent or pool."""
         world = self.fitted
         if not world.is_one:
             raise DataError("each agent of this model has its own scale", remedy="ask agent_model(agent).calibration")
@@ -364,7 +364,7 @@ class Detector(Parameters):
 
     @property
     def waiting_(self) -> tuple[TripId, ...]:
-        """The flagged trips that wait for a person."""
+        """The flagged trips that wait for a person's answer."""
         return self.fitted.waiting
 
     @property

@@ -183,7 +183,7 @@ class TestWhatIsNotWholeIsRefused:
     @pytest.mark.parametrize(
         "header", [b"[]", b'{"__metadata__": []}', b'{"__metadata__": {"astray": 1}}', b"[" * 9999]
     )
-    def test_a_header_that_is_none(self, header: bytes, file: Path) -> None:
+    def test_an_invalid_header(self, header: bytes, file: Path) -> None:
         file.write_bytes(len(header).to_bytes(8, "little") + header)
         with pytest.raises(ModelFileError, match="not a whole model file"):
             read(file)
@@ -233,7 +233,7 @@ class TestWhatIsNotWholeIsRefused:
         finally:
             child.kill()
 
-    def test_each_look_is_checked(self, file: Path) -> None:
+    def test_every_access_to_values_and_arrays_is_checked(self, file: Path) -> None:
         model = read(file)
         assert model.array("weights", np.float32, 1, None, 3).shape == (1, 2, 3)
         for wrong in ((np.float64, 1, 2, 3), (np.float32, 1, 2), (np.float32, 2, 2, 3)):
@@ -253,7 +253,7 @@ class TestWhatIsNotWholeIsRefused:
 
 
 class TestAFileIsTheOldOneOrTheNewOne:
-    def test_a_full_disk_is_said_and_nothing_is_lost(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk_is_reported_and_nothing_is_lost(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = file.read_bytes()
 
         def disk_full(*_: object) -> None:
@@ -265,7 +265,7 @@ class TestAFileIsTheOldOneOrTheNewOne:
         assert file.read_bytes() == before
         assert list(file.parent.iterdir()) == [file]
 
-    def test_so_is_one_that_fills_up_while_writing(self, file: Path) -> None:
+    def test_a_disk_that_fills_up_while_writing_is_reported_and_nothing_is_lost(self, file: Path) -> None:
         before = file.read_bytes()
         child = run(
             """
@@ -335,7 +335,7 @@ class TestPlainValues:
             st.none() | st.floats(min_value=0, exclude_min=True, allow_infinity=False),
         )
     )
-    def test_so_does_any_other(self, config: Forgetting) -> None:
+    def test_any_configuration_comes_back_equal(self, config: Forgetting) -> None:
         assert restore(Forgetting, json.loads(json.dumps(plain(config)))) == config
 
     @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ class AgentMemory:
 
     @property
     def history(self) -> float:
-        """The number of trips that stand behind the counts, by weight."""
+        """The number of remembered trips, by weight."""
         # A copy, here and below: the look-up tables that a memory keeps are larger than the memory.
         return replace(self.counts).history
 
@@ -162,7 +162,7 @@ class AgentMemory:
 
     @property
     def learned(self) -> set[TripId]:
-        """The trips that the model has learned from, or took for somebody else's."""
+        """The trips that the model was given to learn from: remembered ones, and suspects."""
         return {*self.counts.trip_ids, *self.suspects}
 
     def with_counts(self, counts: Memory) -> AgentMemory:

@@ -158,5 +158,5 @@ def as_postings(arrays: Sequence[Array], n_trips: int) -> tuple[Keys, NDArray[np
     again = np.ones(len(higher), bool)
     again[first] = False
     if (higher[again] == 0).any() or (len(trips) and trips.max() >= n_trips):
-        raise ValueError("its postings are not sorted, or speak of trips that are not there")
+        raise ValueError("its postings are not sorted, or name trips that are not there")
     return np.repeat(distinct, many), trips.astype(np.int32)

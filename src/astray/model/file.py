@@ -89,7 +89,7 @@ class ModelFile(Tables):
         Raises
         ------
         InUseError
-            If another process does not let go of the file in time; nothing was changed.
+            If another process does not release the file in time; nothing was changed.
         """
         with self._connected() as connection:
             connection.execute(f"PRAGMA busy_timeout={round(1000 * atomic.PATIENCE)}")
@@ -186,7 +186,7 @@ def _expected_tables() -> list[tuple[Any, ...]]:
 
 
 def write_model(path: FilePath, parts: Mapping[str, bytes], rows: Iterable[tuple[str, Row]] = ()) -> None:
-    """Writes a model file anew, whole or not at all; equal contents in the same order give equal bytes."""
+    """Writes a new model file, whole or not at all; equal contents in the same order give equal bytes."""
     target = Path(path)
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise ModelFileError("a model file needs SQLite 3.37 or newer", place=target, remedy="use a newer Python")

@@ -55,7 +55,7 @@ POOL = ""
 class GpsTrips(World):
     """A model of GPS trips: a reward, and a mapping from agents to memories.
 
-    A model with one memory compares every trip with it, whoever made the trip; with several, each trip is compared
+    A model with one memory compares every trip with it, whoever made the trip. With several, each trip is compared
     with its own agent's memory, and agents that the model does not know have a blank one.
     """
 
@@ -439,7 +439,7 @@ class GpsTrips(World):
             self.uncounted.append(cells)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
-        """Takes trips out of an agent's memory, for ever if they proved ``anomalous``; returns how many it held."""
+        """Takes trips out of an agent's memory, permanently if they proved ``anomalous``; returns how many it held."""
         name = self.name_of(agent)
         memory = self.memory(name)
         trips = {TripId(agent, t) for t in trajectories}

@@ -66,7 +66,7 @@ class Observed(NamedTuple):
     questions
         What the model asks a person.
     drift
-        A warning for each agent of whom many trips in a row were flagged.
+        A warning for each agent with many flagged trips among its last ones.
     """
 
     table: pl.DataFrame

@@ -1,4 +1,4 @@
-"""The parameters of a detector: the settings that it shares with the command line, and those for programmers.
+"""The parameters of a detector: the settings that the command line has too, and further ones for programmers.
 
 The class is the detector's constructor. A parameter is declared once, here or in :mod:`astray.core.settings`, and its
 help becomes a paragraph of the detector's docstring.

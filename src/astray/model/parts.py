@@ -170,7 +170,7 @@ def _unpack_memory(model: Contents, names: Sequence[Name], forgetting: Forgettin
     trips = model.array("trips", np.int32, len(keys))
     outside = len(trips) and (trips.min() < 0 or trips.max() >= len(names))
     if outside or (keys[1:] < keys[:-1]).any():
-        raise model.wrong(f"the postings of {model.path[:-1]} are not sorted, or speak of trips that are not there")
+        raise model.wrong(f"the postings of {model.path[:-1]} are not sorted, or name trips that are not there")
     return Memory(tuple(names), times, keys, trips, forgetting)
 
 
@@ -195,7 +195,7 @@ _THRESHOLDS = {"hour": ByHour, "context": ByContext}
 
 
 def plain_threshold(name: str, value: Threshold) -> Any:
-    """A threshold as a file holds it; a function of one's own is refused."""
+    """Returns a threshold as a file holds it; raises a ModelFileError for a function of the user's."""
     if not callable(value):
         try:
             return float(value)
@@ -210,7 +210,7 @@ def plain_threshold(name: str, value: Threshold) -> Any:
 
 
 def restore_threshold(model: Contents, name: str) -> Threshold:
-    """A threshold."""
+    """Reads a threshold."""
     said = model.value(name, float | dict[str, Any])
     if isinstance(said, float):
         return said

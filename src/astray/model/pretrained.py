@@ -1,4 +1,4 @@
-"""The reward that ships with astray, learned from simulated people; ``astray pretrain`` makes it again."""
+"""Reads and writes rewards, such as the one that ships with astray, which ``astray pretrain`` makes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIND = "reward"
 
 @cache
 def pretrained() -> Reward:
-    """The shipped reward: what it was made from is in its ``made``.
+    """Returns the reward that ships with astray; its ``made`` says how it was made.
 
     >>> pretrained().aspects
     ('place', 'route', 'manner', 'time')

@@ -290,7 +290,7 @@ class Steps(World):
 
     @property
     def _history(self) -> float:
-        """How many past trips stand behind a score."""
+        """The number of past trips behind a score."""
         if self.featurizer is not None and self.featurizer.counts:
             return self.featurizer.memory.history
         return float(self.n_trips)

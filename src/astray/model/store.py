@@ -6,7 +6,7 @@ hash of their names: if an agent is not found, its shard proves that it really i
 refuses a damaged page. The checksums have no key: they find accidents, not forgery.
 
 :class:`Tables` runs the statements on any connection; :class:`~astray.model.file.ModelFile` does so on a file. Another
-place with the methods of :class:`Store` can stand in for them.
+place with the methods of :class:`Store` can replace them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Store(Protocol):
         """Returns the number of agents."""
 
     def changing(self) -> AbstractContextManager[Change]:
-        """Changes the store: all at once when the block ends, or not at all if it raises; nobody else can meanwhile."""
+        """Changes the store: all at once when the block ends, or not at all if it raises; others must wait."""
 
     def wrong(self, what: str) -> ModelFileError:
         """Returns an error that says what is wrong with the store."""
