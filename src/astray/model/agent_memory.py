@@ -64,24 +64,12 @@ def started(trips: Trajectories) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """What all agents of a model share.
-
-    Attributes
-    ----------
-    featurizer, context
-        How trips become features.
-    reward, weights
-        What rewards them, and how much each aspect of the reward counts.
-    popularity
-        How many agents go where.
-    scaling, observing
-        How scores are scaled, and when a person is asked.
-    """
+    """What all agents of a model share."""
 
     featurizer: FeaturizerConfig
     context: Context
     reward: Reward
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # how much each aspect of the reward counts
     popularity: Popularity = field(default_factory=Popularity)
     scaling: ScaleConfig = ScaleConfig()
     observing: ObservingConfig = ObservingConfig()

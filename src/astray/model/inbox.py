@@ -27,25 +27,13 @@ class ObservingConfig:
 
 @dataclass(frozen=True, eq=False)
 class Inbox:
-    """Trips of an agent that were flagged and not learned from.
+    """Trips of an agent that were flagged and not learned from."""
 
-    Attributes
-    ----------
-    waiting, rejected
-        Trips that nobody has judged, and trips that proved not to be the agent's.
-    asked
-        The groups of waiting trips that the model has asked a person about, without an answer so far.
-    tokens
-        How many questions the model may ask.
-    flags
-        Whether each of the last trips was flagged.
-    """
-
-    waiting: Memory = field(default_factory=Memory)
-    rejected: Memory = field(default_factory=Memory)
-    asked: tuple[tuple[TripId, ...], ...] = ()
-    tokens: float = ObservingConfig.tokens
-    flags: tuple[bool, ...] = ()
+    waiting: Memory = field(default_factory=Memory)  # trips that nobody has judged
+    rejected: Memory = field(default_factory=Memory)  # trips that proved not to be the agent's
+    asked: tuple[tuple[TripId, ...], ...] = ()  # groups of waiting trips that are open questions to a person
+    tokens: float = ObservingConfig.tokens  # how many questions the model may ask
+    flags: tuple[bool, ...] = ()  # whether each of the last trips was flagged
 
     @property
     def bits(self) -> int:

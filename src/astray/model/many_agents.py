@@ -53,16 +53,8 @@ class _Projected(Projection):
 def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, every: bool = False) -> Featurized:
     """Featurises trips, each with its owner's memory, as :meth:`Featurizer.featurize` does with one memory.
 
-    Parameters
-    ----------
-    trips
-        Trips, those of an agent next to each other.
-    owners
-        The agent and the memory that each trip is compared with; the same object for neighbours of one agent.
-    common
-        What all agents share.
-    every
-        Whether every fix becomes a row, or about one an interval. Only rows an interval apart give trip statistics.
+    The trips of an agent stand together, and have one owner object. With ``every``, every fix becomes a row, else about
+    one fix in an interval; only these give trip statistics.
     """
     config = common.featurizer
     frames = [memory.frame_of(common, centre) for (_, memory), centre in zip(owners, centres(trips), strict=True)]

@@ -24,16 +24,8 @@ class Memories(MutableMapping[str, AgentMemory]):
     """Maps agents to what the model knows of them.
 
     A memory is read from the store when somebody asks for it. Changed memories are held apart from the store until
-    they are saved: up to :data:`HELD_BYTES` in memory, the others in a temporary file without a name.
-
-    Parameters
-    ----------
-    codec
-        Writes memories as bytes and reads them back.
-    measure
-        Scores the trips of a memory whose counts have changed; called when somebody asks for that memory.
-    store
-        Where the memories are kept; None if they were never saved.
+    they are saved: up to :data:`HELD_BYTES` in memory, the others in a temporary file without a name. If the counts of
+    a memory have changed, ``measure`` scores its trips when somebody asks for it.
     """
 
     def __init__(self, codec: MemoryCodec, measure: Measure, store: Store | None = None) -> None:

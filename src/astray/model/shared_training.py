@@ -129,20 +129,8 @@ def share(
 ) -> Reward | None:
     """Learns a reward from the agents of places, and returns it; None if they have too few trips.
 
-    Parameters
-    ----------
-    places
-        Trips of many agents for each place. An agent is compared with others of the same place.
-    config
-        The settings that turn trips into features.
-    learning, sharing
-        The settings of the trip reward, and of the agents that teach it.
-    start
-        An earlier reward to continue; its step reward does not change.
-    step_learning
-        The settings of the step reward, which is learned if there is no ``start``.
-    progress
-        Called as ``progress(iteration, iterations, measures)``.
+    Each place has trips of many agents, and an agent is compared with others of the same place. ``start`` is an earlier
+    reward to continue, whose step reward does not change; without it, the step reward is learned by ``step_learning``.
     """
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:

@@ -75,28 +75,16 @@ def learn_own_reward(
 
 @dataclass(eq=False)
 class Steps(World):
-    """A model that has learned a reward of steps from one agent's or one pool's trajectories.
-
-    Attributes
-    ----------
-    trained
-        The reward, what scores are measured on, how trajectories are seen, the policy, and some past trajectories.
-    learning
-        The configuration that it learned with, as plain values.
-    names
-        The agents whose trajectories it has learned from.
-    zone
-        The time zone in which they live; None for states and actions.
-    """
+    """A model that has learned a reward of steps from one agent's or one pool's trajectories."""
 
     kind: ClassVar[str] = "steps"
 
     parameters: Parameters
     trained: StepModel
     weights: tuple[float, ...]
-    learning: dict[str, Any]
-    names: tuple[str, ...]
-    zone: Zone | None = None
+    learning: dict[str, Any]  # the configuration that it learned with, as plain values
+    names: tuple[str, ...]  # of the agents whose trajectories it has learned from
+    zone: Zone | None = None  # in which they live; None for states and actions
     anomalous: frozenset[TripId] = frozenset()
     n_trips: int = 0
     updates: int = 0

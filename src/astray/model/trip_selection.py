@@ -120,16 +120,6 @@ class Update(NamedTuple):
     refused: frozenset[TripId]
 
 
-def proved_anomalous(names: Iterable[TripId | str], past: Iterable[TripId], trips: Trajectories | None) -> set[TripId]:
-    """Returns the past or new trips that are named as anomalous; raises a DataError for an unknown name."""
-    asked = list(names)
-    if not asked:
-        return set()
-    known = chain(past, () if trips is None else trips.ids)
-    remedy = "give the trip as well, if the model has not seen it"
-    return set(find_trips(asked, known, among="trips that the model knows or that were given", remedy=remedy))
-
-
 def sort_out(
     trips: Trajectories | None,
     y: ArrayLike | None,
@@ -139,18 +129,13 @@ def sort_out(
 ) -> Update:
     """Sorts new trips by their marks, and past ones by their names, into learned and refused ones.
 
-    Parameters
-    ----------
-    trips, y
-        New trips, or None; +1 for normal ones, -1 for anomalous ones.
-    anomalous
-        Trips, new or past, that proved anomalous: ids, or names as :func:`~astray.core.trip_ids.find_trips` takes them.
-    past
-        The trips that the detector knows.
-    known
-        The trips among them that are known to be anomalous.
+    ``anomalous`` names trips, new or ``past``, that proved anomalous; raises a DataError for an unknown name. ``known``
+    are the past trips that are already known to be anomalous.
     """
-    refused = proved_anomalous(anomalous, past, trips)
+    asked = list(anomalous)
+    among = chain(past, () if trips is None else trips.ids) if asked else ()
+    remedy = "give the trip as well, if the model has not seen it"
+    refused = set(find_trips(asked, among, among="trips that the model knows or that were given", remedy=remedy))
     if trips is None:
         return Update(None, frozenset(), frozenset(refused))
     good = teachable(trips, y, refused, known)
