@@ -719,7 +719,7 @@ class Detector(Parameters):
 
     def _model(self) -> bytes:
         """Returns reward and settings as bytes."""
-        learned = self.fitted.fields()
+        learned = self.fitted.pack()  # first: its refusal of an encoder of the user's says more
         return pack(self.world_.kind, {"parameters": self.saved_parameters, **learned})
 
     @property

@@ -132,7 +132,7 @@ class Symbols(World):
         ]
         return explain_segments(scores, bounds, segments, words)
 
-    def fields(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         return {
             "counts": self.counts,
             "learned": self.learned,

@@ -76,7 +76,7 @@ class StepModel:
     kept: Trajectories  # some past trajectories, thinned
     generated: PolicyCheckpoint | None = None  # the policy and its critic
 
-    def fields(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Returns what a model file holds of it."""
         w = self.world
         return {

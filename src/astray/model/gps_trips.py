@@ -602,7 +602,7 @@ class GpsTrips(World):
 
     # ---------------------------------------------------------------- keeping
 
-    def fields(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Returns reward and configuration as a model file holds them."""
         return {
             "featurizer_config": self.config,

@@ -320,7 +320,7 @@ class Steps(World):
 
     # ---------------------------------------------------------------- keeping
 
-    def fields(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Returns all that was learned as a model file holds it."""
         return {
             "config": self.learning,
@@ -329,7 +329,7 @@ class Steps(World):
             "n_trips": self.n_trips,
             "updates": self.updates,
             "aspect_weights": self.weights,
-            **self.trained.fields(),
+            **self.trained.pack(),
         }
 
     @classmethod

@@ -293,7 +293,7 @@ class World(ABC):
     # ---------------------------------------------------------------- keeping
 
     @abstractmethod
-    def fields(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Returns reward and configuration, which all agents share, for the part ``MODEL`` of a store."""
 
     def parts(self) -> dict[str, bytes]:
