@@ -19,7 +19,7 @@ from astray import Detector, Trajectories
 from astray.core.writers import fixes_and_trips, write_table
 from astray.model.array_bytes import pack_arrays, unpack_arrays
 from astray.model.file import PAGE_BYTES, ModelFile, is_database
-from astray.model.memory_bytes import _MEMORY as MEMORY  # the arrays in an agent's row
+from astray.model.memory_bytes import MEMORY  # the arrays in an agent's row
 from astray.model.packing import Contents, pack, unpack
 from astray.model.pretrained import pretrained, write_reward
 from astray.model.store import MODEL, PARTS, Tables

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +30,25 @@ def test_irl_detector_warns_and_is_a_detector_of_one_agent(trips: Trajectories) 
     new = Detector(min_history=7).fit(mine[:-3], population=trips.without("p00"))
     assert old.score(mine[-3:]).equals(new.score(mine[-3:]), null_equal=True)
     assert old.is_one
+
+
+def test_the_attributes_of_version_0_2_still_work_and_name_the_new_ones(trips: Trajectories) -> None:
+    def old(detector: Detector, name: str, new: str) -> Any:
+        with pytest.warns(DeprecationWarning, match=f"{name} is deprecated .* use {re.escape(new)}"):
+            return getattr(detector, name)
+
+    with pytest.warns(DeprecationWarning, match="Detector"):
+        one, many, steps = astray.IRLDetector(), astray.FleetDetector(), astray.IRLDetector(iterations=1)
+    one.fit(trips.agent("p00"))
+    many.fit(trips.agent("p00"))
+    steps.fit(Trajectories.from_steps([np.zeros((9, 2))] * 9, [np.zeros((9, 1))] * 9))
+    memory = one.memories_["p00"]
+    assert old(one, "config_", "get_params()")["iterations"] > old(steps, "config_", "get_params()")["iterations"] == 1
+    assert old(one, "featurizer_", "agent_model().featurizer").memory.trip_ids == memory.counts.trip_ids
+    assert old(steps, "featurizer_", "agent_model().featurizer") is None
+    assert old(one, "kept_", "memories_[agent].kept") is memory.kept
+    assert len(old(steps, "kept_", "memories_[agent].kept")) == 9
+    assert old(many, "members_", "memories_") is many.memories_
 
 
 def test_irl_detector_takes_trips_of_several_agents_for_a_pool(trips: Trajectories, tmp_path: Path) -> None:

@@ -9,6 +9,11 @@ from numpy.typing import ArrayLike
 
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector
+from astray.features.featurizer import Featurizer
+from astray.model.configuration import learn_config
+from astray.model.memories import Memories
+from astray.model.plain_values import plain
+from astray.model.steps_world import Steps
 
 
 def _warn(old: str, new: str) -> None:
@@ -27,6 +32,27 @@ class IRLDetector(Detector):
         self.pooled = len(trips.agents) > 1 or None
         return super().fit(trips, y, population)
 
+    @property
+    def config_(self) -> dict[str, Any]:
+        """The settings of learning, as plain values."""
+        _warn("config_", "get_params()")
+        world = self.fitted
+        return world.learning if isinstance(world, Steps) else dict(plain(learn_config(self, gps=True)))
+
+    @property
+    def featurizer_(self) -> Featurizer | None:
+        """How GPS trips are seen; None for states and actions."""
+        _warn("featurizer_", "agent_model().featurizer")
+        world = self.fitted
+        return world.featurizer if isinstance(world, Steps) else self.agent_model().featurizer
+
+    @property
+    def kept_(self) -> Trajectories | None:
+        """Some of the past trips; None if none is kept."""
+        _warn("kept_", "memories_[agent].kept")
+        world = self.fitted
+        return world.trained.kept if isinstance(world, Steps) else next(iter(self.memories_.values())).kept
+
 
 class FleetDetector(Detector):
     """A :class:`~astray.Detector` of many agents."""
@@ -34,3 +60,9 @@ class FleetDetector(Detector):
     def __init__(self, **parameters: Any) -> None:
         _warn("FleetDetector", "Detector")
         super().__init__(**{"pooled": False, **parameters})
+
+    @property
+    def members_(self) -> Memories:
+        """What the model knows of each agent."""
+        _warn("members_", "memories_")
+        return self.memories_

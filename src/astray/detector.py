@@ -1,4 +1,4 @@
-"""Detector: learns what is normal for agents, scores new trips, and goes on learning."""
+"""Detector: learns what is normal for agents, scores new trips, and continues to learn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from astray.model.parameters import Parameters, documented
 from astray.model.parts import plain_threshold, restore_threshold
 from astray.model.plain_values import plain
 from astray.model.store import MODEL, Store
-from astray.model.trip_selection import first_lesson, sort_out
+from astray.model.trip_selection import sort_out, teachable
 from astray.model.worlds import World, world_named, world_of
 from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
 from astray.scoring.normality import Calibration
@@ -55,7 +55,7 @@ Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
 UNSAVED = ("dynamics", "background", "progress")
-"""Parameters that no file can hold."""
+"""Parameters that are functions or objects, which no file can hold."""
 
 
 class Detector(Parameters):
@@ -69,11 +69,11 @@ class Detector(Parameters):
     agent's past ones. So one reward serves everybody: it ships with astray, and fitting is counting.
 
     - Trips of one agent make a model of that agent. With other people's trips (``population``) it also counts where
-      these go and, if a dozen of them or more have ten trips each, the reward goes on learning from them.
-    - Trips of many agents make a model with a memory for each agent. The reward goes on learning from them, and serves
-      agents that it has never met: :meth:`enroll` counts their trips.
-    - ``pooled=True`` makes one memory of all trips, such as those of the taxis of a town; the reward then goes on
-      learning from the pool's own trips.
+      these go and, if a dozen of them or more have ten trips each, the reward continues to learn from them.
+    - Trips of many agents make a model with a memory for each agent. The reward continues to learn from them, and
+      serves agents that it has never met: :meth:`enroll` counts their trips.
+    - ``pooled=True`` makes one memory of all trips, such as those of the taxis of a town; the reward then continues to
+      learn from the pool's own trips.
 
     For states and actions of any kind (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the
     preset ``kdd19``, where the featurizer gives what the shared reward does not know (other habits, another encoder, a
@@ -85,21 +85,21 @@ class Detector(Parameters):
     reward_
         The reward of steps and of trips (:class:`~astray.irl.shared.Reward`); ``posterior_`` are its step heads.
     memories_
-        Agent to :class:`~astray.model.agent_memory.AgentMemory`: all that the model knows of the agent. Those of a
-        loaded model are read from its file when they are asked for.
+        Maps each agent to its :class:`~astray.model.agent_memory.AgentMemory`: all that the model knows of the agent.
+        A loaded model reads a memory from its file when somebody asks for it.
     agents
         The agents whose trips it has learned from.
     training_history_
-        How the reward was learned: a table with one row an iteration, as far as that is known.
+        How the reward was learned: a table with one row for each iteration, empty if that is not known.
     anomalous_
         The trips that proved anomalous, which the model never learns from.
     suspects_
-        Past trips that look like other agents' rather than this one's, and are not remembered. Name those that proved
-        anomalous: ``partial_fit(anomalous=detector.suspects_)`` if all did.
+        Past trips that look like other agents' rather than this one's; the model does not remember them. If they all
+        proved anomalous, call ``partial_fit(anomalous=detector.suspects_)``.
     waiting_, questions_
         The flagged trips that wait for a person, and what the model asks about them.
     n_trips_, n_updates_
-        How many trips the model has learned from, and how often it went on learning.
+        How many trips the model has learned from, and how often it continued to learn.
     world_
         How the model looks at trajectories of its kind (:class:`~astray.model.worlds.World`).
 
@@ -138,7 +138,7 @@ class Detector(Parameters):
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
-        """Changes parameters; thresholds, ``scaling`` and ``observing`` count at once, the others at the next fit."""
+        """Changes parameters: thresholds, ``scaling`` and ``observing`` at once, the others from the next fit on."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -163,23 +163,27 @@ class Detector(Parameters):
         trips
             Past trips of one agent, or of many.
         y
-            By default the detector learns from all trips; those marked -1 (not +1) are known to be anomalous, and it
-            does not learn from them.
+            +1 for normal trips (the default), -1 for trips that are known to be anomalous: the detector does not learn
+            from these.
         population
             Other agents' trips, for a model of one agent or a pool: what else people do, and where they go. Trips of
             agents in ``trips`` are left out.
         """
         check_parameters(self)
-        good = first_lesson(trips, y)
+        good = teachable(trips, y)
+        if not good.any():
+            raise DataError("no trajectory to learn from", remedy="give at least one that is not marked anomalous")
         world = world_of(trips).fit(self, trips[good], trips[~good], population)
-        # Nothing has been changed so far; now everything is, at once.
-        self.world_, self._store, self._model_there = world, None, b""
-        return self
+        return self._begin_with(world)
 
     def begin(self) -> Self:
         """Begins a model of GPS trips that knows nobody yet, with the shipped reward; :meth:`enroll` adds agents."""
         check_parameters(self)
-        self.world_, self._store, self._model_there = GpsTrips.begin(self), None, b""
+        return self._begin_with(GpsTrips.begin(self))
+
+    def _begin_with(self, world: World) -> Self:
+        # Until here nothing was changed; here everything is, at once.
+        self.world_, self._store, self._model_there = world, None, b""
         return self
 
     @one_thread()
@@ -191,11 +195,11 @@ class Detector(Parameters):
         anomalous: Sequence[TripId | str] = (),
         population: Trajectories | None = None,
     ) -> Self:
-        """Goes on learning with further trips; a loaded model can, too.
+        """Continues to learn with further trips; a loaded model can, too.
 
-        The trips are remembered. A reward of the agent's own goes on from where it was, for a third of the iterations,
-        on the kept past trips and the new ones together; the shared one stays as it is, unless there are new trips of
-        others. A trip that a model of one agent remembers under the same name is replaced.
+        The model remembers the trips. A reward of the agent's own continues for a third of the iterations, on the kept
+        past trips and the new ones together. The shared reward stays as it is, unless you give trips of others. In a
+        model of one agent a trip replaces the one that the model remembers under the same name.
 
         The model never learns from trips confirmed as anomalous: it takes them out of its memory and knows them from
         then on. If they come again without a mark, under whatever name, it refuses them.
@@ -208,7 +212,7 @@ class Detector(Parameters):
             +1 for normal trips (the default), -1 for anomalous ones.
         anomalous
             Trips, new or past, that proved anomalous: their ids, or names: ``"agent/trajectory"``, or ``"trajectory"``
-            where only one agent has it. A trip that is neither given nor known is refused.
+            where only one agent has it. The model refuses a trip that is neither given nor known.
         population
             Other agents' trips. The model adds where they go to what it knows of that.
         """
@@ -224,18 +228,18 @@ class Detector(Parameters):
     def enroll(self, trips: Trajectories) -> int:
         """Counts trips of new agents, or further trips of known ones; trains nothing.
 
-        Leaves out trips that are remembered already, or confirmed as anomalous under whatever name. Returns how many
-        were counted.
+        Leaves out trips that it remembers already, and trips that proved anomalous, under whatever name. Returns the
+        number of trips that it counted.
         """
         return self.fitted.enroll(trips)
 
     @one_thread()
     def observe(self, trips: Trajectories) -> Observed:
-        """Scores trips in the order of time, and learns from each of them that is not flagged.
+        """Scores trips in the order of time, and learns from each trip that is not flagged.
 
         Flagged trips wait (``waiting_``), and so do trips that are not clearly normal while many are flagged. Waiting
-        trips that are alike become a question (:meth:`answer`): a new habit, or somebody else? The model learns nothing
-        flagged unasked.
+        trips that are alike become a question (:meth:`answer`): a new habit, or somebody else? The model learns a
+        flagged trip only if the answer allows it.
 
         Examples
         --------
@@ -251,35 +255,36 @@ class Detector(Parameters):
         return self.fitted.observe(trips, self.level)
 
     def answer(self, question: Question | Sequence[TripId | str], mine: bool) -> None:
-        """Says whether waiting trips were the agent's own: then the model learns them, else it refuses trips like them.
+        """Says whether waiting trips were the agent's own: the model then learns them, or else refuses trips like them.
 
         Parameters
         ----------
         question
             One of ``questions_``, or ``waiting_`` trips of one agent: their ids, or names (``"agent/trajectory"``).
         mine
-            Whether they were.
+            Whether the trips were the agent's own.
         """
         asked = question.trips if isinstance(question, Question) else question
         trips = find_trips(asked, self.fitted.waiting, among="trips that wait for an answer")
         self.world_.answer(list(dict.fromkeys(trips)), mine)
 
     def forget(self, agent: str) -> None:
-        """Removes an agent, or somebody of the population, and all that is known of it.
+        """Removes an agent, or somebody of the population, and all that the model knows of it.
 
-        What was learned from its trips together with others' stays: the numbers of a reward, which hold no places.
+        The numbers of a reward that was learned from many agents' trips stay; they hold no places.
 
         Raises
         ------
         DataError
-            If nobody of this name is known, or the model is of this agent alone; nothing was changed.
+            If the model knows nobody of this name, or is of this agent alone; nothing was changed.
         """
         self.fitted.forget(agent)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
-        """Takes trips out of an agent's memory; with ``anomalous`` they proved so, and are never learned again.
+        """Takes trips out of an agent's memory; the model never learns from them again if they proved ``anomalous``.
 
-        Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` removes that.
+        Returns how many of them it remembered. The counts of where the agent goes, which others are compared with, stay
+        as they are; :meth:`forget` removes those, too.
         """
         return self.fitted.forget_trips(agent, trajectories, anomalous=anomalous)
 
@@ -294,7 +299,7 @@ class Detector(Parameters):
 
     @property
     def fitted(self) -> World:
-        """What was learned; raises a NotFittedError before anything was."""
+        """What the detector has learned; raises a NotFittedError before the first fit."""
         if not self._is_fitted:
             raise NotFittedError(
                 f"this {type(self).__name__} has not been fitted",
@@ -316,7 +321,7 @@ class Detector(Parameters):
 
     @property
     def training_history_(self) -> pl.DataFrame:
-        """How the reward was learned, the last time: one row an iteration; empty if that is not known."""
+        """How the reward was learned the last time: one row for each iteration; empty if that is not known."""
         return self.reward_.history
 
     @property
@@ -326,7 +331,7 @@ class Detector(Parameters):
 
     @property
     def memories_(self) -> Memories:
-        """What the model knows of each agent; empty where it remembers no trips."""
+        """What the model knows of each agent; empty if it remembers no trips."""
         return self.fitted.memories
 
     @property
@@ -341,7 +346,7 @@ class Detector(Parameters):
 
     @property
     def calibration_(self) -> Calibration:
-        """What scores of a model of one agent or pool are measured on."""
+        """The scale of the scores of a model of one agent or pool."""
         world = self.fitted
         if not world.is_one:
             raise DataError("each agent of this model has its own scale", remedy="ask agent_model(agent).calibration")
@@ -354,12 +359,12 @@ class Detector(Parameters):
 
     @property
     def suspects_(self) -> tuple[TripId, ...]:
-        """Past trips that look like somebody else's, and are not remembered."""
+        """Past trips that look like somebody else's; the model does not remember them."""
         return self.fitted.suspects
 
     @property
     def waiting_(self) -> tuple[TripId, ...]:
-        """The flagged trips that wait for a person."""
+        """The flagged trips that wait for a person's answer."""
         return self.fitted.waiting
 
     @property
@@ -379,35 +384,35 @@ class Detector(Parameters):
 
     @property
     def n_updates_(self) -> int:
-        """How often the model went on learning."""
+        """How often the model continued to learn."""
         return self.fitted.updates
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
-        """Returns the agents of these trips that the model does not know: it has no past trip to measure them by."""
+        """Returns the agents of these trips that the model does not know: it has no past trips of them."""
         return self.fitted.unknown_agents(trips)
 
     def agent_model(self, agent: str = "", near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's GPS trips are seen and measured fix by fix; for a stranger, around (lat, lon)."""
+        """Returns how one agent's GPS trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
         return self.fitted.agent_model(agent, near)
 
     # ---------------------------------------------------------------- local time
 
     def zones(self, trips: Trajectories) -> list[Zone]:
-        """Returns the time zone in which each trip is told.
+        """Returns the time zone in which the times of each trip are printed.
 
-        That is ``time_zone``, if it is given; else the offset in the trip's file; else the zone where the agent's past
-        trips were made, or for an agent without any the trip's own.
+        That is ``time_zone``, if it is given; else the offset in the trip's file; else the zone where the agent made
+        its past trips; for an agent without past trips, the zone where the trip was made.
         """
         return self.fitted.zones(trips) or []
 
     def zone(self, agent: str, near: tuple[float, float] | None = None) -> Zone:
-        """Returns the time zone in which an agent's live trips are told; for a stranger, that of a place (lat, lon)."""
+        """Returns the time zone of an agent's live trips; for a stranger, the zone of a place (lat, lon)."""
         return self.given_zone or self.fitted.home(agent) or by_place(*(near or (0.0, 0.0)))
 
     # ---------------------------------------------------------------- scoring
 
     def open(self, agent: str = "", **settings: Any) -> Session:
-        """Returns a session that scores one agent's live trips fix by fix; the model is never changed by it.
+        """Returns a session that scores one agent's live trips fix by fix; it never changes the model.
 
         ``settings`` are those of :class:`astray.runtime.Session`: ``reorder``, ``stay``, ``eps``, ``gamma``, ...
         """
@@ -438,6 +443,15 @@ class Detector(Parameters):
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(of, found))
 
+    def _table(
+        self, trips: Trajectories, what: Callable[[Scores, Array], pl.DataFrame], every: bool = False
+    ) -> tuple[pl.DataFrame, Array]:
+        """Returns the tables of all chunks, and the positions of the trips in them."""
+        parts = self._map(trips, what, every)
+        if not parts:
+            raise DataError("no trajectories were given", remedy="give at least one")
+        return pl.concat([table for _, table in parts]), np.concatenate([position for position, _ in parts])
+
     def level(self, trip: Trajectories, calibration: Calibration) -> float:
         """Returns the threshold of one trip that is measured on a calibration."""
         eps = self.fitted.eps
@@ -459,7 +473,7 @@ class Detector(Parameters):
         return lambda scores, at: given[at]
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """Returns the score that decides, one a trip; high is normal. A trip without a usable fix is not a number."""
+        """Returns the score that decides, one for each trip; high is normal. NaN: the trip has no usable fix."""
         return self._scored(trips, lambda scores, _: scores.of_trips.score)
 
     def decision_function(self, trips: Trajectories) -> Floats:
@@ -474,7 +488,7 @@ class Detector(Parameters):
         return found
 
     def predict(self, trips: Trajectories) -> NDArray[np.int64]:
-        """Returns +1 for normal trips, -1 for those that score low, however sure that is; see :meth:`decide`."""
+        """Returns +1 for normal trips and -1 for those that score low, sure or not; see :meth:`decide`."""
         with np.errstate(invalid="ignore"):
             return np.where(self.decision_function(trips) <= 0.0, -1, 1)
 
@@ -488,8 +502,8 @@ class Detector(Parameters):
     ) -> NDArray[np.str_]:
         """Returns ``normal``, ``anomaly`` or ``review`` for each trip.
 
-        A trip that scores low is an anomaly if the heads agree (uncertainty at most ``gamma``) and enough history
-        (``min_history`` trips) stands behind it; otherwise a person should look at it.
+        A trip that scores low is an anomaly if the heads agree (uncertainty at most ``gamma``) and the agent has enough
+        past trips (``min_history``); otherwise a person should look at it.
 
         Parameters
         ----------
@@ -499,7 +513,7 @@ class Detector(Parameters):
             Other thresholds than the detector's own: numbers, or functions of the trips
             (:class:`astray.scoring.decisions.ByHour`, :class:`astray.scoring.decisions.ByContext`, or your own).
         false_alarm_rate
-            Instead of ``eps``: call low what about this share of normal trips would be (by conformal p-values).
+            Instead of ``eps``: the share of normal trips that may count as low, by conformal p-values.
         """
         return self.score(trips, eps=eps, gamma=gamma, false_alarm_rate=false_alarm_rate)["decision"].to_numpy()
 
@@ -511,26 +525,22 @@ class Detector(Parameters):
         gamma: Threshold | None = None,
         false_alarm_rate: float | None = None,
     ) -> pl.DataFrame:
-        """Returns a table with one row a trip.
+        """Returns a table with one row for each trip.
 
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
         deviation over the heads, wider where the history is short), score (what decides: N(tau) or, for a reward that
         was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect (which side of the
         trip speaks most against it: place, route, manner or time), decision, history (past trips behind the score),
-        start (when the trip began), zone (the time zone in which it is told, see :meth:`zones`), and the segment in
-        which the trip lost most normality: segment_start, segment_end, segment_normality (null if there is none).
-        Date-times are in UTC; files of text have them in the zone, with the offset. States and actions have no start
-        and no zone.
+        start (when the trip began), zone (its time zone, see :meth:`zones`), and the segment in which the trip lost
+        most normality: segment_start, segment_end, segment_normality (null if there is none). Date-times are in UTC;
+        text files have them in the zone, with the offset. States and actions have no start and no zone.
 
         Trips of an agent that the model does not know have no history and are for review, whatever they score; an
         :class:`~astray.core.errors.UnknownAgentWarning` names these agents.
         """
         world, levels = self.fitted, self._levels(trips, eps, false_alarm_rate)
-        parts = self._map(trips, lambda scores, at: trip_table(scores, levels(scores, at), world))
-        if not parts:
-            raise DataError("no trajectories were given", remedy="give at least one")
-        position = pl.Series("position", np.concatenate([p for p, _ in parts]))
-        table = pl.concat([t for _, t in parts]).with_columns(position).sort("position").drop("position")
+        found, trip = self._table(trips, lambda scores, at: trip_table(scores, levels(scores, at), world))
+        table = _sorted(found, trip)
         self._warn_of_unknown(trips)
         decision = decide(
             (table["score"] <= table["level"]).to_numpy(),
@@ -554,7 +564,7 @@ class Detector(Parameters):
         return [] if zones is None else [pl.Series("zone", [str(zone) for zone in zones], pl.String)]
 
     def score_fixes(self, trips: Trajectories) -> pl.DataFrame:
-        """Returns a table with one row a fix.
+        """Returns a table with one row for each fix.
 
         Columns: agent, trajectory, time, lat, lon (or step, for states and actions), normality (n(s, a)), uncertainty,
         lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest),
@@ -562,17 +572,10 @@ class Detector(Parameters):
         as in :meth:`score`.
         """
         world = self.fitted
-        parts = self._map(trips, lambda scores, _: fix_table(scores, world), every=True)
-        if not parts:
-            raise DataError("no trajectories were given", remedy="give at least one")
-        table = pl.concat([t for _, t in parts])
-        trip = np.concatenate([p for p, _ in parts])
+        table, trip = self._table(trips, lambda scores, _: fix_table(scores, world), every=True)
         position = np.repeat(trip, trips.lengths[trip])
         table = table.with_columns(column.gather(position) for column in self._zones(trips))
-        if (np.diff(trip) > 0).all():
-            return table.rechunk()
-        order = pl.Series("position", position)
-        return table.with_columns(order).sort("position", maintain_order=True).drop("position")
+        return table.rechunk() if (np.diff(trip) > 0).all() else _sorted(table, position)
 
     def explain(
         self,
@@ -632,10 +635,10 @@ class Detector(Parameters):
     def save(self, path: FilePath) -> None:
         """Writes the model to a file; :func:`astray.load` opens it again.
 
-        In the file that the model was opened from it writes only what was changed, all at once or not at all; another
-        file it writes whole. The file is an SQLite database, holds no code, and equal models, written whole, give equal
-        bytes. It grows with the trips that are remembered, and is as private as they are. Functions given as parameters
-        are not saved.
+        It writes only the changes to the file that the model was opened from, all at once or not at all; it writes any
+        other file whole. The file is an SQLite database and holds no code; equal models, written whole, give equal
+        bytes. It grows with the trips that the model remembers, and is as private as they are. It does not hold
+        functions that were given as parameters.
 
         Raises
         ------
@@ -659,7 +662,7 @@ class Detector(Parameters):
             self._opened_with(ModelFile.open(path), parts[MODEL])
 
     def save_changes(self) -> None:
-        """Writes what was changed to the store that the model was opened from, all at once or not at all.
+        """Writes the changes to the store that the model was opened from, all at once or not at all.
 
         Raises
         ------
@@ -685,7 +688,7 @@ class Detector(Parameters):
         self._opened_with(store, model)
 
     def to_store(self, store: Store) -> None:
-        """Writes the whole model to an empty store; the detector itself stays with the store that it has."""
+        """Writes the whole model to an empty store; the detector keeps the store that it has."""
         world = self.fitted
         with store.changing() as change:
             for part, data in self.shared_parts.items():
@@ -711,14 +714,13 @@ class Detector(Parameters):
 
     @property
     def shared_parts(self) -> dict[str, bytes]:
-        """What all agents of the model share, as a store keeps it."""
+        """The parts that all agents share, as a store keeps them."""
         return {MODEL: self._model(), **self.fitted.parts()}
 
     def _model(self) -> bytes:
         """Returns reward and settings as bytes."""
-        whole = self.fitted.pack()
-        values = {"parameters": self.saved_parameters} | whole.values
-        return pack(self.world_.kind, values, whole.arrays)
+        learned = self.fitted.pack()  # first: its refusal of an encoder of the user's says more
+        return pack(self.world_.kind, {"parameters": self.saved_parameters, **learned})
 
     @property
     def saved_parameters(self) -> dict[str, Any]:
@@ -740,6 +742,12 @@ class Detector(Parameters):
         found = cls(**{**inside.values, **thresholds})
         check_parameters(found)
         return found
+
+
+def _sorted(table: pl.DataFrame, position: Array) -> pl.DataFrame:
+    """Returns the rows in the order of their positions."""
+    order = pl.Series("position", position)
+    return table.with_columns(order).sort("position", maintain_order=True).drop("position")
 
 
 Detector.__doc__ = documented(Detector.__doc__ or "", Detector)

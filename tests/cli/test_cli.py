@@ -866,7 +866,7 @@ def test_update_warns_when_it_learns_trips_that_would_have_been_flagged(home: Pa
         assert main(["update", changed, str(tmp_path / "again.csv")]) == 0
         said = capsys.readouterr().err
         n = astray.load(known).n_trips_
-        assert f"learned from {n} trips now, {n} before; " in said
+        assert f"learned from {n} trips now, {n} before; {len(theirs)} anomalous" in said
         assert "would have been flagged" not in said
 
 

@@ -162,7 +162,7 @@ def test_fit_warns_of_runs_that_share_steps() -> None:
     windows = [recording[i : i + 40] for i in range(0, 360, 4)]
     sliding = Trajectories.from_steps(windows, [w[:, :1] for w in windows])
     assert overlap(sliding)[0] > 0.9
-    with pytest.warns(OverlapWarning, match=r"% of the steps stand in two runs or more, such as run-\w+ and run-\w+\."):
+    with pytest.warns(OverlapWarning, match=r"% of the steps are in two runs or more, such as run-\w+ and run-\w+\."):
         learned = Detector(iterations=1, config=QUICK).fit(sliding)
     apart = [recording[i : i + 40] for i in range(0, 400, 40)]
     assert overlap(Trajectories.from_steps(apart, [w[:, :1] for w in apart])) == (0.0, (0, 0))

@@ -137,11 +137,11 @@ class TestParameters:
         with pytest.raises(NotFittedError):
             copy.score_samples(straight(5, "x"))
 
-    def test_unknown_ones_are_refused(self) -> None:
+    def test_unknown_parameters_are_refused(self) -> None:
         with pytest.raises(DataError, match="no parameter 'epsilon'"):
             Detector().set_params(epsilon=1)
 
-    def test_a_representation_says_what_is_not_the_default(self) -> None:
+    def test_the_representation_shows_the_parameters_that_differ_from_the_default(self) -> None:
         assert repr(Detector(seed=3, eps=None)) == "Detector(seed=3)"
 
     @pytest.mark.parametrize(
@@ -160,11 +160,13 @@ class TestParameters:
             ({"dynamics": Integrator(np.zeros((1, 5)), 1.0)}, "dynamics are for states and actions"),
         ],
     )
-    def test_wrong_ones_are_refused_by_fit(self, params: dict[str, Any], message: str, mine: Trajectories) -> None:
+    def test_fit_refuses_wrong_parameters_of_any_kind(
+        self, params: dict[str, Any], message: str, mine: Trajectories
+    ) -> None:
         with pytest.raises(DataError, match=message):
             Detector(**params).fit(mine[:3])
 
-    def test_experts_may_give_whole_configurations(self, mine: Trajectories) -> None:
+    def test_a_parameter_may_be_a_whole_configuration(self, mine: Trajectories) -> None:
         given = LearnConfig(iterations=9, updates=2, rollouts=0, imagined=20)
         featurizer = FeaturizerConfig(encoder="fourier", interval=60.0)
         detector = Detector(config=given, featurizer=featurizer, iterations=1, heads=3).fit(mine[:6])
@@ -173,7 +175,7 @@ class TestParameters:
         assert detector.posterior_.n_heads == 3
         assert featurizer_of(detector).config.interval == 60.0
 
-    def test_the_paper_s_preset_sees_raw_coordinates_and_means_plain_means(self, mine: Trajectories) -> None:
+    def test_the_preset_of_the_paper_sees_raw_coordinates_and_takes_plain_means(self, mine: Trajectories) -> None:
         config = {"updates": 2, "rollouts": 8}
         detector = Detector(preset="kdd19", iterations=2, config=config).fit(mine[:8])
         assert featurizer_of(detector).names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
@@ -185,7 +187,9 @@ class TestParameters:
         assert np.array_equal(detector.decision_function(mine[:8]), score + 2.0)
         assert np.array_equal(detector.set_params(eps=-1.0).decision_function(mine[:8]), score + 1.0)
 
-    def test_what_the_shared_reward_does_not_see_is_learned_for_the_agent(self, mine: Trajectories) -> None:
+    def test_features_that_the_shared_reward_does_not_know_make_the_agent_learn_its_own(
+        self, mine: Trajectories
+    ) -> None:
         own = {k: v for k, v in ONCE.items() if k != "encoder"}
         by_clock = FeaturizerConfig(context=ContextSpec(weekday=True))
         for params, shared in (({}, True), ({"featurizer": by_clock}, False), ({"encoder": "raw"}, False)):
@@ -195,7 +199,7 @@ class TestParameters:
 
 
 class TestScores:
-    def test_strangers_trips_score_lower_than_one_s_own(
+    def test_trips_of_strangers_score_lower_than_the_agents_own(
         self, detector: Detector, new: Trajectories, others: Trajectories
     ) -> None:
         own, strange = detector.score_samples(new), detector.score_samples(others[60:])
@@ -203,7 +207,7 @@ class TestScores:
         assert (detector.predict(others[60:]) == -1).mean() > 0.8
         assert (detector.predict(new) == -1).mean() < 0.15
 
-    def test_with_nothing_but_its_own_trips_counted_too(
+    def test_trips_of_strangers_score_lower_without_a_population_too(
         self, mine: Trajectories, new: Trajectories, sim: Simulation
     ) -> None:
         detector = Detector().fit(mine)
@@ -211,7 +215,9 @@ class TestScores:
         assert (detector.predict(sim.trips.agent("p02")) == -1).mean() > 0.8
         assert (detector.predict(new) == -1).mean() < 0.15
 
-    def test_all_ways_of_asking_agree(self, detector: Detector, new: Trajectories, others: Trajectories) -> None:
+    def test_score_predict_decide_and_decision_function_agree(
+        self, detector: Detector, new: Trajectories, others: Trajectories
+    ) -> None:
         trips = Trajectories.concat([new, claimed(others[-10:], "p00")])
         table = detector.score(trips)
         score = table["score"].to_numpy()
@@ -239,7 +245,7 @@ class TestScores:
         order = np.random.default_rng(0).permutation(len(trips))
         assert np.allclose(detector.score_samples(trips[order]), together[order], atol=1e-5)
 
-    def test_a_low_trip_always_says_where(self, detector: Detector, others: Trajectories) -> None:
+    def test_every_trip_that_scores_low_has_a_segment(self, detector: Detector, others: Trajectories) -> None:
         table = detector.score(others)
         low = table.filter(pl.col("p_value") <= 0.02)
         assert len(low) > 20
@@ -261,7 +267,7 @@ class TestScores:
         assert table["history"].to_list() == [agent_model.history]
         assert agent_model.unfinished.trip != agent_model.calibration.trip
 
-    def test_chunks_and_threads_change_nothing(
+    def test_scores_do_not_depend_on_chunks_and_threads(
         self, detector: Detector, others: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trips = others[:40]
@@ -347,7 +353,7 @@ class TestScores:
             warnings.simplefilter("error", UnknownAgentWarning)
             assert "normal" in detector.decide(claimed(new, ""))
 
-    def test_what_cannot_be_scored_is_refused(self, detector: Detector, new: Trajectories) -> None:
+    def test_trajectories_that_cannot_be_scored_are_refused(self, detector: Detector, new: Trajectories) -> None:
         with pytest.raises(DataError, match="fitted on GPS fixes"):
             detector.score(Trajectories.from_steps([np.zeros((3, 2))], [np.zeros((3, 1))]))
         with pytest.raises(DataError, match="no trajectories"):
@@ -358,7 +364,7 @@ class TestScores:
 
 
 class TestNames:
-    def test_a_trip_whose_name_ends_alike_is_not_meant(self) -> None:
+    def test_a_name_does_not_mean_a_trip_whose_name_only_ends_alike(self) -> None:
         trips = city(people=1, days=6, seed=0).trips
         renamed = Trajectories(
             trips.columns, trips.offsets, trips.agent_ids, [f"2008/{i}" if i % 2 else f"{i}" for i in range(len(trips))]
@@ -389,7 +395,7 @@ class TestDecisions:
         short = detector.set_params(min_history=10_000).decide(trips)
         assert np.array_equal(short, doubtful)
 
-    def test_thresholds_are_choices_after_fitting(self, detector: Detector, others: Trajectories) -> None:
+    def test_thresholds_may_be_changed_after_fitting(self, detector: Detector, others: Trajectories) -> None:
         trips = claimed(others[60:], "p00")
         loose, strict = (int((detector.decide(trips, eps=e) != "normal").sum()) for e in (-1.0, -4.0))
         assert loose > strict
@@ -431,7 +437,9 @@ class TestDecisions:
         with pytest.raises(DataError, match="between 0 and 1"):
             detector.decide(trips, false_alarm_rate=2.0)
 
-    def test_a_rate_is_a_threshold_like_any_other(self, detector: Detector, others: Trajectories) -> None:
+    def test_a_false_alarm_rate_may_be_given_wherever_a_threshold_may(
+        self, detector: Detector, others: Trajectories
+    ) -> None:
         trips, left_out = claimed(others[60:], "p00"), detector.calibration_.normal
         by_rate, by_eps = detector.score(trips, false_alarm_rate=0.5), detector.score(trips, eps=level(0.5, left_out))
         assert by_rate.equals(by_eps)  # segments open at it as well
@@ -445,7 +453,7 @@ class TestDecisions:
         st.lists(st.floats(-6, 6), min_size=1, max_size=10),
         st.floats(0.01, 0.99),
     )
-    def test_scores_at_or_below_its_level_are_those_with_such_p_values(
+    def test_scores_at_or_below_the_level_of_a_rate_have_p_values_at_or_below_the_rate(
         self, left_out: list[float], scores: list[float], rate: float
     ) -> None:
         calibration, new = Sample.of(np.array(left_out)), np.array([*scores, *left_out])
@@ -456,11 +464,11 @@ class TestDecisions:
         else:
             assert np.array_equal(new <= level(rate, calibration), p <= rate)
 
-    def test_without_left_out_trips_no_rate_is_promised(self) -> None:
+    def test_without_held_out_trips_no_false_alarm_rate_is_promised(self) -> None:
         with pytest.raises(DataError, match="decide by eps"):
             level(0.5, Sample())
 
-    def test_few_trips_promise_little(self, mine: Trajectories) -> None:
+    def test_few_held_out_trips_promise_only_a_high_rate(self, mine: Trajectories) -> None:
         detector = Detector(**ONCE).fit(mine[:30])
         held_out = len(detector.calibration_.normal.scores)
         assert 1 <= held_out <= 12  # a fifth, by chance of their names; no trip that the heads have learned from
@@ -472,12 +480,12 @@ class TestDecisions:
         detector.set_params(false_alarm_rate=0.9)
         assert np.array_equal(detector.decision_function(mine[30:]), score - level(0.9, detector.calibration_.normal))
 
-    def test_where_the_reward_is_everybodys_a_few_trips_promise_it_too(self, mine: Trajectories) -> None:
+    def test_with_the_shared_reward_a_few_trips_promise_the_rate(self, mine: Trajectories) -> None:
         detector = Detector().fit(mine[:3])
         assert detector.calibration_.normal.total >= 99
         assert set(detector.decide(mine[30:])) <= {"normal", "review"}
 
-    def test_the_rule_itself(self) -> None:
+    def test_the_rule_of_decisions(self) -> None:
         low = np.array([False, True, True, True, False, False])
         uncertainty = np.array([0.0, 1.5, 1.6, 0.0, np.nan, 0.0])
         history = np.array([1, 5, 5, 4, 9, 0])
@@ -503,7 +511,7 @@ class TestFiles:
         with pytest.raises(ModelFileError):
             astray.load(tmp_path / "bent")
 
-    def test_so_it_is_for_a_reward_of_its_own(
+    def test_save_load_score_is_bit_identical_for_a_reward_of_its_own(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted_alone: Path
     ) -> None:
         detector = Detector(**OWN, seed=0).fit(mine, population=others[:60])
@@ -518,7 +526,7 @@ class TestFiles:
         files = []
         for seed in (0, 0, 1):
             Detector(**ONCE, seed=seed).fit(mine[:5]).save(tmp_path / "m")
-            files.append(contents_of(tmp_path / "m").arrays["reward.step.layer.0.weight"])
+            files.append(contents_of(tmp_path / "m").arrays["reward.step.layers.0.0"])
         assert np.array_equal(files[0], files[1])
         assert not np.array_equal(files[0], files[2])
 
@@ -529,7 +537,7 @@ class TestFiles:
             FeaturizerConfig(context=ContextSpec(True, True, ((45.0, 7.0),), ("number",), ("mode", "colour"))),
         ],
     )
-    def test_so_it_is_for_every_way_of_seeing(
+    def test_save_load_score_is_bit_identical_for_every_featurizer(
         self, featurizer: Any, mine: Trajectories, new: Trajectories, tmp_path: Path
     ) -> None:
         def dressed(trips: Trajectories) -> Trajectories:
@@ -570,7 +578,7 @@ class TestFiles:
         subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], check=True)
         assert pl.read_parquet(tmp_path / "scores.parquet").equals(detector.score(new), null_equal=True)
 
-    def test_nor_does_fitting_by_counting(self, new: Trajectories, tmp_path: Path) -> None:
+    def test_fitting_by_counting_needs_no_torch(self, new: Trajectories, tmp_path: Path) -> None:
         table = tmp_path / "trips.parquet"
         new.to_frame().write_parquet(table)
         code = """
@@ -585,7 +593,7 @@ class TestFiles:
             """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(table)], check=True)
 
-    def test_thresholds_are_kept_and_functions_refused(self, detector: Detector, tmp_path: Path) -> None:
+    def test_a_file_holds_thresholds_and_functions_are_refused(self, detector: Detector, tmp_path: Path) -> None:
         by_hour, by_call = ByHour({3: -3.0}, -2.0), ByContext("call", {"b": 1.0}, 2.0)
         detector.set_params(eps=by_hour, gamma=by_call).save(tmp_path / "m")
         loaded = opened(tmp_path / "m")
@@ -614,13 +622,13 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("name", "number"),
         [
-            ("reward.usual.trips", np.nan),
-            ("reward.trip.layer.0.weight", 1e30),
+            ("reward.reference.trips", np.nan),
+            ("reward.trip.layers.0.0", 1e30),
             ("reward.step.mean", -1e30),
             ("reward.step.scale", 0.0),
         ],
     )
-    def test_a_reward_of_numbers_that_are_none_is_refused(
+    def test_a_reward_with_impossible_numbers_is_refused(
         self, fitted: Path, tmp_path: Path, name: str, number: float
     ) -> None:
         model = contents_of(fitted)
@@ -632,11 +640,14 @@ class TestFiles:
 
     def test_forged_values_are_refused(self, fitted: Path, tmp_path: Path) -> None:
         model = contents_of(fitted)
-        for name in model.values:
+        reward = model.values["reward"]
+        for name in (*model.values, *(f"reward {part}" for part in reward)):
             for forged in ("nonsense", 7, {"unheard": 1}, None):
-                values = dict(model.values) | {name: forged}
-                write_contents(tmp_path / "forged", model.kind, values, model.arrays, fitted)
-                if (name, forged) in (("updates", 7), ("reward.made", {"unheard": 1})):
+                changed = {name: forged}
+                if name.startswith("reward "):
+                    changed = {"reward": reward | {name.removeprefix("reward "): forged}}
+                write_contents(tmp_path / "forged", model.kind, model.values | changed, model.arrays, fitted)
+                if (name, forged) in (("updates", 7), ("reward made", {"unheard": 1})):
                     continue
                 with pytest.raises(ModelFileError):
                     astray.load(tmp_path / "forged")
@@ -647,8 +658,8 @@ class TestFiles:
             (("parameters", "n_jobs"), "3"),
             (("parameters", "min_history"), "../x"),
             (("parameters", "false_alarm_rate"), 7),
-            (("reward.step", "clip"), 5e300),
-            (("reward.step", "clip"), -1.0),
+            (("reward", "step", "clip"), 5e300),
+            (("reward", "step", "clip"), -1.0),
             (("featurizer_config", "interval"), 1e-320),
             (("aspect_weights",), [-1.0, 0.3, 0.3, 0.3]),
             (("aspect_weights",), [0.0] * 4),
@@ -689,7 +700,7 @@ def suspicious(with_strays: tuple[Trajectories, Trajectories, set[TripId]]) -> D
 class TestStrays:
     """Somebody else's trips among those that it is to learn from."""
 
-    def test_they_are_suspected_and_neither_remembered_nor_kept(
+    def test_strays_are_suspected_and_neither_remembered_nor_kept(
         self, suspicious: Detector, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
     ) -> None:
         found, (mine, _, strays) = set(suspicious.suspects_), with_strays
@@ -699,7 +710,7 @@ class TestStrays:
         assert not found & set(kept_of(suspicious).ids)
         assert len(memory_of(suspicious).own.trips) == len(featurizer_of(suspicious).memory)
 
-    def test_the_agents_own_are_hardly_ever_suspected_and_none_when_not_asked_for(
+    def test_the_agents_own_trips_are_hardly_ever_suspected_and_never_with_suspect_false(
         self, with_strays: tuple[Trajectories, Trajectories, set[TripId]], mine: Trajectories
     ) -> None:
         mixed, others, strays = with_strays
@@ -709,7 +720,7 @@ class TestStrays:
         assert strays <= set(featurizer_of(trusting).memory.trip_ids)
         assert len(Detector().fit(mine, population=others).suspects_) <= 1
 
-    def test_trips_of_one_stranger_do_not_speak_for_each_other(
+    def test_further_rounds_suspect_more_trips_of_one_stranger(
         self, with_strays: tuple[Trajectories, Trajectories, set[TripId]]
     ) -> None:
         mine, crowd, strays = with_strays
@@ -720,18 +731,20 @@ class TestStrays:
         assert len(again) > len(once)
         assert set(again) <= strays | {TripId("p00", name) for name in "abcd"}
 
-    def test_a_file_holds_their_names(self, suspicious: Detector, tmp_path: Path) -> None:
+    def test_a_file_holds_the_names_of_suspects(self, suspicious: Detector, tmp_path: Path) -> None:
         suspicious.save(tmp_path / "m.astray")
         assert opened(tmp_path / "m.astray").suspects_ == suspicious.suspects_
 
-    def test_confirmed_they_are_suspected_no_more(self, suspicious: Detector, tmp_path: Path) -> None:
+    def test_confirmed_suspects_are_anomalous_and_no_longer_suspected(
+        self, suspicious: Detector, tmp_path: Path
+    ) -> None:
         suspicious.save(tmp_path / "m.astray")
         again = opened(tmp_path / "m.astray")
         again.partial_fit(anomalous=again.suspects_[:2])
         assert again.suspects_ == suspicious.suspects_[2:]
         assert not set(suspicious.suspects_[:2]) & set(featurizer_of(again).memory.trip_ids)
 
-    def test_given_again_they_are_judged_anew(
+    def test_suspects_that_are_given_again_are_judged_again(
         self, suspicious: Detector, with_strays: tuple[Trajectories, Trajectories, set[TripId]], tmp_path: Path
     ) -> None:
         suspicious.save(tmp_path / "m.astray")
@@ -746,7 +759,7 @@ class TestStrays:
 
 
 class TestGoingOn:
-    def test_a_loaded_model_learns_on_as_the_first_one_would(
+    def test_a_loaded_model_continues_to_learn_as_the_saved_one_would(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted: Path
     ) -> None:
         first = Detector(**QUICK, seed=0).fit(mine, population=others[::3])
@@ -757,7 +770,7 @@ class TestGoingOn:
         assert first.n_updates_ == 2
         assert first.n_trips_ == len(mine) + 8
 
-    def test_so_does_a_reward_of_its_own(
+    def test_a_loaded_reward_of_its_own_continues_to_learn_as_the_saved_one_would(
         self, mine: Trajectories, others: Trajectories, new: Trajectories, tmp_path: Path, fitted_alone: Path
     ) -> None:
         first = Detector(**OWN, seed=0).fit(mine, population=others[:60])
@@ -767,7 +780,7 @@ class TestGoingOn:
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
         assert len(first.training_history_) > OWN["iterations"]
 
-    def test_a_model_that_keeps_few_trips_goes_on_learning(self, mine: Trajectories, new: Trajectories) -> None:
+    def test_a_model_that_keeps_few_trips_continues_to_learn(self, mine: Trajectories, new: Trajectories) -> None:
         forgetful = Detector(keep=2).fit(mine)
         forgetful.partial_fit(new)
         assert forgetful.n_trips_ == len(mine) + len(new)
@@ -807,14 +820,18 @@ class TestGoingOn:
         assert again.equals(scored, null_equal=True)
         assert len(detector.anomalous_) == 40
 
-    def test_nor_do_they_among_normal_ones(self, detector: Detector, others: Trajectories, new: Trajectories) -> None:
+    def test_anomalies_among_normal_trips_do_not_teach_either(
+        self, detector: Detector, others: Trajectories, new: Trajectories
+    ) -> None:
         poison = others[60:66]
         mixed = Trajectories.concat([new[:4], poison])
         detector.partial_fit(mixed, y=[1] * 4 + [-1] * 6)
         assert not {*featurizer_of(detector).memory.trip_ids, *kept_of(detector).ids} & set(poison.ids)
         assert set(new[:4].trajectory_ids.tolist()) <= set(kept_of(detector).trajectory_ids.tolist())
 
-    def test_what_proved_anomalous_is_taken_out(self, detector: Detector, others: Trajectories) -> None:
+    def test_past_trips_that_proved_anomalous_are_taken_out_of_the_memory(
+        self, detector: Detector, others: Trajectories
+    ) -> None:
         poison, later = others[60:64], renamed(others[60:64], *"wxyz")
         clean = detector.score_samples(later)
         detector.partial_fit(poison)
@@ -827,7 +844,7 @@ class TestGoingOn:
         assert not set(poison.trajectory_ids.tolist()) & set(kept_of(detector).trajectory_ids.tolist())
         assert not any(t.agent == "p01" for t in featurizer_of(detector).memory.trip_ids)
 
-    def test_even_if_nothing_is_left(self, tmp_path: Path) -> None:
+    def test_all_past_trips_may_prove_anomalous(self, tmp_path: Path) -> None:
         trips = straight(50, "t0")
         detector = Detector().fit(trips).partial_fit(anomalous=["a/t0"])
         detector.save(tmp_path / "m")
@@ -841,7 +858,7 @@ class TestGoingOn:
         loaded.partial_fit(straight(60, "t2"))
         assert kept_of(loaded).trajectory_ids.tolist() == ["t2"]
 
-    def test_a_name_that_nobody_knows_is_refused(self, detector: Detector) -> None:
+    def test_an_unknown_trip_that_is_named_as_anomalous_is_refused(self, detector: Detector) -> None:
         with pytest.raises(DataError, match="no trip named 'p00-9999'"):
             detector.partial_fit(anomalous=["p00-9999"])
         with pytest.raises(DataError, match="'p00-9999'"):
@@ -853,7 +870,7 @@ class TestGoingOn:
         with pytest.raises(DataError, match="no trajectory to learn from"):
             Detector().fit(new, y=-1)
 
-    def test_the_first_call_fits(self, mine: Trajectories) -> None:
+    def test_the_first_call_of_partial_fit_fits(self, mine: Trajectories) -> None:
         quick = Detector()
         quick.partial_fit(mine[:5], anomalous=[str(mine.trajectory_ids[0])])
         assert quick.n_trips_ == 4
@@ -861,7 +878,7 @@ class TestGoingOn:
         with pytest.raises(DataError, match="nothing to learn from"):
             Detector().partial_fit()
 
-    def test_what_the_memory_lets_go_of_does_not_come_back(self, mine: Trajectories, new: Trajectories) -> None:
+    def test_trips_that_the_memory_drops_do_not_come_back(self, mine: Trajectories, new: Trajectories) -> None:
         featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=10))
         detector = Detector(featurizer=featurizer).fit(mine)
         detector.partial_fit(new[:4])
@@ -869,7 +886,7 @@ class TestGoingOn:
         assert names == {*mine.trajectory_ids[-6:].tolist(), *new.trajectory_ids[:4].tolist()}
         assert set(kept_of(detector).trajectory_ids.tolist()) <= names
 
-    def test_a_breakdown_leaves_the_model_as_it_was(
+    def test_an_error_while_learning_leaves_the_model_as_it_was(
         self, alone: Detector, fitted_alone: Path, new: Trajectories, tmp_path: Path
     ) -> None:
         learned_with = alone.world_.learning
@@ -883,7 +900,7 @@ class TestGoingOn:
         alone.save(tmp_path / "after")
         assert (tmp_path / "after").read_bytes() == fitted_alone.read_bytes()
 
-    def test_the_revived_policy_is_the_one_that_was_kept(self, alone: Detector) -> None:
+    def test_the_policy_from_a_file_is_the_policy_that_was_saved(self, alone: Detector) -> None:
         actor = alone.world_.trained.generated.actor
         config = restore(LearnConfig, alone.world_.learning)
         learned = restore_learner(alone.posterior_, alone.world_.trained.generated, config, np.random.default_rng(0))
@@ -1015,7 +1032,7 @@ class TestStatesAndActions:
             x = x + 0.1 * np.hstack([x[:, 1:], a - x[:, 1:]])
         return Trajectories.from_steps(list(states), list(actions), trajectory_ids=[f"{gain}-{i}" for i in range(n)])
 
-    def test_another_controller_is_told_apart_saved_loaded_and_explained(self, tmp_path: Path) -> None:
+    def test_another_controller_is_detected_and_explained_also_after_loading(self, tmp_path: Path) -> None:
         usual, other = self.driven(1.0, 60, 0), self.driven(-2.0, 10, 1)
         detector = Detector(iterations=6, config={"updates": 25, "rollouts": 8, "clone_updates": 30}).fit(usual[:50])
         normal, strange = detector.score_samples(usual[50:]), detector.score_samples(other)
@@ -1043,7 +1060,9 @@ class TestStatesAndActions:
 class TestHardData:
     @pytest.mark.parametrize("preset", ["default", "own", "kdd19"])
     @pytest.mark.parametrize("case", ["one", "two fixes", "identical", "never moves", "one very long"])
-    def test_it_fits_scores_explains_saves_and_goes_on(self, case: str, preset: str, tmp_path: Path) -> None:
+    def test_few_short_long_or_motionless_trips_are_fitted_scored_saved_and_learned_from_again(
+        self, case: str, preset: str, tmp_path: Path
+    ) -> None:
         match case:
             case "one":
                 trips = straight(100, "t")
@@ -1070,7 +1089,7 @@ class TestHardData:
         assert loaded.score(trips).equals(table, null_equal=True)
         loaded.partial_fit(straight(30, "new"))
 
-    def test_nothing_usable_is_refused(self) -> None:
+    def test_learning_needs_a_trip_with_two_usable_fixes(self) -> None:
         with pytest.raises(DataError, match="two usable fixes"):
             Detector(preset="kdd19").fit(straight(1, "t"))
         # Where nothing is trained, one fix is counted, and nothing is called an anomaly by it.

@@ -249,7 +249,7 @@ class TestMemories:
         fleet.save(tmp_path / "m")
         assert (tmp_path / "m").read_bytes() == fitted.read_bytes()
 
-    def test_a_way_of_forgetting_holds_for_every_memory(self, past: Trajectories) -> None:
+    def test_the_setting_of_forgetting_applies_to_every_memory(self, past: Trajectories) -> None:
         featurizer = FeaturizerConfig(forgetting=Forgetting(max_trips=7))
         fleet = Detector(**ONCE, featurizer=featurizer).fit(past[::6])
         fleet.enroll(past.agent("p00"))
@@ -331,7 +331,7 @@ class TestOwnScales:
         assert fleet.memories_["p06"].counts.trip_ids == tuple(trips[:20].ids)
         assert np.array_equal(fleet.memories_["p06"].own.trips, before)
 
-    def test_a_memory_that_lets_go_of_trips_lets_go_of_their_scores(self) -> None:
+    def test_a_memory_that_drops_trips_drops_their_scores(self) -> None:
         keys = np.arange(3, dtype=np.uint64)
         a, b, c = (TripId("p", name) for name in "abc")
         counts = Memory(forgetting=Forgetting(max_trips=2)).add({a: keys, b: keys}, {a: 0.0, b: 1.0})

@@ -183,7 +183,7 @@ def pl_concat(tables: list[Any]) -> Any:
 
 
 class TestRows:
-    def test_only_who_is_asked_for_is_read_and_only_who_is_changed_is_written(
+    def test_scoring_reads_only_the_agents_of_the_trips_and_saving_writes_only_changed_agents(
         self, path: Path, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[str] = []
@@ -410,7 +410,7 @@ def script(code: str, *arguments: object) -> str:
 
 
 class TestKills:
-    def test_killed_at_any_moment_the_file_is_whole_and_holds_what_was_said_to_be_done(
+    def test_a_kill_at_any_moment_leaves_a_whole_file_with_every_change_that_was_reported(
         self, path: Path, trips: Trajectories
     ) -> None:
         """A few of the fifty kills of bench/kills.py."""
@@ -450,7 +450,7 @@ class TestKills:
             fleet.save(fresh)
             assert not [name for name in beside(fresh) if "journal" in name]
 
-    def test_a_journal_that_was_left_is_not_taken_for_that_of_a_new_file(self, path: Path, kept: Path) -> None:
+    def test_a_journal_of_a_killed_process_does_not_damage_a_new_file(self, path: Path, kept: Path) -> None:
         journal = path.with_name("fleet.astray-journal")
         journal.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
         whole = opened(kept)
@@ -548,7 +548,7 @@ class TestDamage:
         with pytest.raises(ModelFileError, match="upgrade astray"):
             opened(path)
 
-    def test_a_model_of_astray_0_2_is_refused_with_the_way_out(self, path: Path) -> None:
+    def test_a_model_of_astray_0_2_is_refused_with_a_remedy(self, path: Path) -> None:
         way_out = r"written by astray 0\.2 or earlier, whose models this version cannot read; fit .* with astray fit$"
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("PRAGMA user_version=6")

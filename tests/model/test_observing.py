@@ -50,7 +50,7 @@ def test_normal_trips_are_learned_and_flagged_ones_are_not(detector: Detector, p
     assert not waiting & {trip.trajectory for trip in featurizer_of(detector).memory.trip_ids}
 
 
-def test_what_became_follows_from_the_score_at_that_time(detector: Detector, people: Trajectories) -> None:
+def test_what_a_trip_became_follows_from_its_score_at_that_time(detector: Detector, people: Trajectories) -> None:
     for i in range(60, 70):
         trip = people.agent("p00")[i : i + 1]
         flagged = detector.predict(trip)[0] < 0
@@ -123,14 +123,14 @@ def test_nobody_else_is_observed_in_the_agents_name(detector: Detector, people: 
     assert not detector.waiting_
 
 
-def test_only_what_waits_can_be_answered(detector: Detector) -> None:
+def test_only_waiting_trips_can_be_answered(detector: Detector) -> None:
     with pytest.raises(DataError, match="no trip named 'p00/nothing' is among the 0 trips that wait for an answer"):
         detector.answer(Question("p00", (TripId("p00", "nothing"),)), mine=True)
     with pytest.raises(DataError, match="no trip was named"):
         detector.answer([], mine=True)
 
 
-def test_what_waits_is_kept_in_the_file(detector: Detector, people: Trajectories, tmp_path: Path) -> None:
+def test_a_file_holds_waiting_trips_and_questions(detector: Detector, people: Trajectories, tmp_path: Path) -> None:
     detector.observe(submitted(people.agent("p01")[:12], "p00", "x"))
     detector.save(tmp_path / "m.astray")
     loaded = astray.load(tmp_path / "m.astray")
@@ -148,7 +148,7 @@ def test_what_waits_is_kept_in_the_file(detector: Detector, people: Trajectories
     assert loaded.observe(more).table.equals(detector.observe(more).table)
 
 
-def test_a_fleet_learns_on_agent_by_agent(people: Trajectories, tmp_path: Path) -> None:
+def test_a_fleet_observes_agent_by_agent(people: Trajectories, tmp_path: Path) -> None:
     fleet = Detector().fit(people[people.agent_ids != "p02"])
     fleet.enroll(people.agent("p02")[:80])
     with pytest.raises(DataError, match="not enrolled"):
@@ -191,7 +191,7 @@ def test_a_trip_that_was_seen_live_teaches_what_it_does_from_its_fixes(people: T
             np.testing.assert_array_equal(*(getattr(one.counts, name) for one in (live, again)))
 
 
-def test_a_reward_of_ones_own_cannot_learn_trip_by_trip(people: Trajectories) -> None:
+def test_a_reward_of_one_agent_cannot_learn_trip_by_trip(people: Trajectories) -> None:
     own = people.agent("p00")
     detector = Detector(preset="kdd19", iterations=1).fit(own[:10])
     with pytest.raises(DataError, match="partial_fit"):
@@ -218,7 +218,7 @@ def test_a_question_stays_open_as_long_as_it_is_about_several_trips() -> None:
     assert inbox.without([alone]).asked == ((one, two, three),)
 
 
-def test_when_to_ask_is_configured(detector: Detector, people: Trajectories) -> None:
+def test_the_settings_of_observing_decide_when_the_model_asks(detector: Detector, people: Trajectories) -> None:
     """Of one agent and of a fleet: no tokens, no questions; a group of one is asked about at once."""
     own, theirs = people.agent("p00")[:60], submitted(people.agent("p01")[:12], "p00", "x")
     assert detector.observe(theirs).questions

@@ -12,15 +12,17 @@ import sys
 import textwrap
 import time as clock
 import tracemalloc
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import astray
 from astray import load
@@ -30,8 +32,9 @@ from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting
 from astray.irl.kdd19 import KDD19
 from astray.irl.learn_config import LearnConfig
-from astray.model.packing import VERSION, Contents, pack_text, read, write
-from astray.model.plain_values import configured, plain, restore
+from astray.model.packing import VERSION, Contents, pack, read, unpack, write
+from astray.model.plain_values import configured, pack_text, plain, restore
+from astray.scoring.normality import Location
 
 VALUES: dict[str, Any] = {"zeta": [1, 2.5, None], "alpha": {"b": True, "a": "ü"}}
 ARRAYS: dict[str, Any] = {
@@ -183,7 +186,7 @@ class TestWhatIsNotWholeIsRefused:
     @pytest.mark.parametrize(
         "header", [b"[]", b'{"__metadata__": []}', b'{"__metadata__": {"astray": 1}}', b"[" * 9999]
     )
-    def test_a_header_that_is_none(self, header: bytes, file: Path) -> None:
+    def test_an_invalid_header(self, header: bytes, file: Path) -> None:
         file.write_bytes(len(header).to_bytes(8, "little") + header)
         with pytest.raises(ModelFileError, match="not a whole model file"):
             read(file)
@@ -233,7 +236,7 @@ class TestWhatIsNotWholeIsRefused:
         finally:
             child.kill()
 
-    def test_each_look_is_checked(self, file: Path) -> None:
+    def test_every_access_to_values_and_arrays_is_checked(self, file: Path) -> None:
         model = read(file)
         assert model.array("weights", np.float32, 1, None, 3).shape == (1, 2, 3)
         for wrong in ((np.float64, 1, 2, 3), (np.float32, 1, 2), (np.float32, 2, 2, 3)):
@@ -253,7 +256,7 @@ class TestWhatIsNotWholeIsRefused:
 
 
 class TestAFileIsTheOldOneOrTheNewOne:
-    def test_a_full_disk_is_said_and_nothing_is_lost(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk_is_reported_and_nothing_is_lost(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = file.read_bytes()
 
         def disk_full(*_: object) -> None:
@@ -265,7 +268,7 @@ class TestAFileIsTheOldOneOrTheNewOne:
         assert file.read_bytes() == before
         assert list(file.parent.iterdir()) == [file]
 
-    def test_so_is_one_that_fills_up_while_writing(self, file: Path) -> None:
+    def test_a_disk_that_fills_up_while_writing_is_reported_and_nothing_is_lost(self, file: Path) -> None:
         before = file.read_bytes()
         child = run(
             """
@@ -335,7 +338,7 @@ class TestPlainValues:
             st.none() | st.floats(min_value=0, exclude_min=True, allow_infinity=False),
         )
     )
-    def test_so_does_any_other(self, config: Forgetting) -> None:
+    def test_any_configuration_comes_back_equal(self, config: Forgetting) -> None:
         assert restore(Forgetting, json.loads(json.dumps(plain(config)))) == config
 
     @pytest.mark.parametrize(
@@ -376,6 +379,52 @@ def test_nothing_in_the_package_unpickles() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 called = ast.unparse(node.func)
                 assert called not in ("torch.load", "torch.save", "np.load"), path
+
+
+@dataclass(frozen=True, eq=False)
+class Nested:
+    """All that a dataclass in a file may hold: arrays in tuples, a table, texts, a named tuple, and nothing."""
+
+    layers: tuple[tuple[NDArray[np.float32], NDArray[np.uint64]], ...]
+    table: pl.DataFrame
+    names: NDArray[np.str_]
+    place: Location
+    missing: Location | None = None
+
+
+class TestDataclasses:
+    layers = (
+        (np.ones((2, 3), np.float32), np.array([7], np.uint64)),
+        (np.zeros(1, np.float32), np.zeros(0, np.uint64)),
+    )
+    table = pl.DataFrame({"loss": [1.0, float("nan")], "seconds": [0.5, float("inf")]})
+    nested = Nested(layers, table, np.array(["", "日本"]), Location(1.0, 2.0))
+
+    def contents(self, nested: Nested) -> Contents:
+        return unpack(pack("toy", {"inside": {"nested": nested}}), "m").within("inside")
+
+    def test_a_dataclass_with_arrays_and_tables_comes_back_equal(self) -> None:
+        found: Nested = self.contents(self.nested).value("nested", Nested)
+        for one, other in zip(found.layers, self.layers, strict=True):
+            assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
+        assert found.table.equals(self.table, null_equal=True)
+        assert found.names.tolist() == ["", "日本"]
+        assert (found.place, found.missing) == (Location(1.0, 2.0), None)
+
+    def test_an_array_that_is_missing_not_finite_or_of_another_type_is_refused(self) -> None:
+        contents, name = self.contents(self.nested), "inside.nested.layers.0.0"
+        assert name in contents.arrays
+        for wrong in (np.full(2, np.nan, np.float32), np.zeros(2), None):
+            arrays = {key: array for key, array in contents.arrays.items() if key != name}
+            arrays |= {} if wrong is None else {name: wrong}
+            with pytest.raises(ModelFileError, match=f"nested: the array {name}"):
+                replace(contents, arrays=arrays).value("nested", Nested)
+
+    def test_a_value_in_the_place_of_an_array_is_refused(self) -> None:
+        contents = self.contents(self.nested)
+        forged = {**contents.values["nested"], "names": ["a", "b"]}
+        with pytest.raises(ModelFileError, match="is not a value of"):
+            replace(contents, values={"nested": forged}).value("nested", Nested)
 
 
 def test_contents_are_plain_data() -> None:

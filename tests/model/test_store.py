@@ -124,7 +124,7 @@ def test_tables_return_what_was_written_to_them(database: Database) -> None:
     assert len(tables) == 2
 
 
-def test_a_change_that_another_has_overtaken_is_refused(database: Database) -> None:
+def test_a_change_of_an_agent_that_another_has_changed_is_refused(database: Database) -> None:
     tables = filled(database, ana=ROW)
     entry = tables.entry("ana")
     assert entry is not None

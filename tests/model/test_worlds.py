@@ -15,16 +15,13 @@ from astray import Detector, Explanation, Trajectories, TripId
 from astray.core.errors import DataError, ModelFileError, UnknownAgentWarning
 from astray.core.zones import Zone
 from astray.explain import explain_segments
-from astray.features.memory import Forgetting
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
 from astray.model import worlds
-from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
+from astray.model.memory_bytes import unpack_anomalous
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed, pack_calibration, pack_reward, unpack_calibration, unpack_reward
-from astray.model.shared_parts import unpack_anomalous
+from astray.model.parts import unpack_calibration, unpack_reward
 from astray.model.store import Store
 from astray.model.trip_selection import sort_out
 from astray.model.worlds import World
@@ -50,9 +47,6 @@ class Symbols(World):
     anomalous: frozenset[TripId] = frozenset()
     updates: int = 0
     weights: tuple[float, ...] = (1.0,)
-
-    def __post_init__(self) -> None:
-        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)
 
     @classmethod
     def takes(cls, trips: Trajectories) -> bool:
@@ -138,22 +132,21 @@ class Symbols(World):
         ]
         return explain_segments(scores, bounds, segments, words)
 
-    def pack(self) -> Packed:
-        values = {
+    def pack(self) -> dict[str, Any]:
+        return {
             "counts": self.counts,
-            "learned": [list(trip) for trip in self.learned],
+            "learned": self.learned,
             "updates": self.updates,
+            "reward": self.reward,
+            "scale": self.calibration,
         }
-        parts = [Packed(values, {}), pack_reward("reward", self.reward), pack_calibration("scale", self.calibration)]
-        return Packed.together(parts)
 
     @classmethod
     def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:
-        learned = tuple(TripId(*trip) for trip in model.value("learned", tuple[tuple[str, str], ...]))
         return cls(
             parameters,
             model.value("counts", dict[str, int]),
-            learned,
+            model.value("learned", tuple[TripId, ...]),
             unpack_reward(model, "reward"),
             unpack_calibration(model, "scale"),
             unpack_anomalous(store),

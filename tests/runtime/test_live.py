@@ -21,6 +21,7 @@ from astray.core.snapshot import Snapshot
 from astray.features.memory import Forgetting, Memory
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import trip_rewards
+from astray.model.steps_world import Steps
 from astray.runtime import Score, Session, TripScore
 from astray.runtime.session import MAX_RATE
 from astray.runtime.trip import SETTLED, TOGETHER, score_open
@@ -55,7 +56,11 @@ def precisely(detector: Detector) -> None:
     """Makes a detector score in double precision."""
     reward = detector.reward_
     trip = None if reward.trip is None else in_double(reward.trip)
-    detector.fitted.set_reward(replace(reward, step=in_double(reward.step), trip=trip))
+    world, precise = detector.fitted, replace(reward, step=in_double(reward.step), trip=trip)
+    if isinstance(world, Steps):
+        world.trained = replace(world.trained, reward=precise)
+    else:
+        world.reward = precise
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""The detectors: one agent or one pool (detector), a fleet (fleet), and what they are made of."""
+"""What a model knows: a reward, and a memory for each agent; how it is learned, used and stored."""

@@ -27,19 +27,19 @@ from astray.scoring.scale_config import ScaleConfig
 Array = NDArray[Any]
 Degrees = tuple[Array, Array]
 
-RECENT = 300  # of an agent's trips, the newest, are kept as they are, and set its scale
+RECENT = 300  # the newest trips of an agent that are kept as they are, and set its scale
 COARSE = {"time": 1e3, "lat": 1e7, "lon": 1e7}  # precision of kept trips: milliseconds and centimetres
-FINE = {"time": 1e6, "lat": 1e11, "lon": 1e11}  # of thinned ones, whose fixes were computed
-CENTRES = 2.0, 1.0  # to a degree of latitude and of longitude: where metres begin
-SOLAR_SECONDS = 240.0  # that the sun is earlier a degree further east
-FARTHEST = 89.0  # degrees of latitude: at a pole there is no east
+FINE = {"time": 1e6, "lat": 1e11, "lon": 1e11}  # precision of thinned trips, whose fixes were computed
+CENTRES = 2.0, 1.0  # origins of metres in a degree of latitude, and of longitude
+SOLAR_SECONDS = 240.0  # the sun rises that much earlier a degree further east
+FARTHEST = 89.0  # degrees of latitude of the last origin: at a pole there is no east
 
 
 def centre_of(lat: float, lon: float) -> Projection:
-    """Returns where the metres of a trip begin that starts here: the nearest of a few places all over the earth.
+    """Returns the origin of the metres of a trip that starts here: the nearest of a few places all over the earth.
 
-    The centre depends on the trip alone, not on what else is known of its agent, so the same trips give the same
-    counts in whatever batches they come.
+    The centre depends on the trip alone, and not on its agent's other trips, so the same trips give the same counts in
+    whatever batches they come.
 
     >>> centre_of(45.3, 7.6), centre_of(45.2, 7.4)
     (Projection(lat=45.5, lon=8.0), Projection(lat=45.0, lon=7.0))
@@ -49,7 +49,7 @@ def centre_of(lat: float, lon: float) -> Projection:
 
 
 def centres(trips: Trajectories) -> list[Projection]:
-    """Returns where the metres of each trip begin."""
+    """Returns the origin of the metres of each trip."""
     first = trips.offsets[:-1]
     return [
         centre_of(*place) for place in zip(*(trips.columns[c][first].tolist() for c in ("lat", "lon")), strict=True)
@@ -64,31 +64,19 @@ def started(trips: Trajectories) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """What all agents of a model share.
-
-    Attributes
-    ----------
-    featurizer, context
-        How trips become features.
-    reward, weights
-        What rewards them, and how much each aspect of the reward counts.
-    popularity
-        How many agents go where.
-    scaling, observing
-        How scores are scaled, and when a person is asked.
-    """
+    """What all agents of a model share."""
 
     featurizer: FeaturizerConfig
     context: Context
     reward: Reward
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # how much each aspect of the reward counts
     popularity: Popularity = field(default_factory=Popularity)
     scaling: ScaleConfig = ScaleConfig()
     observing: ObservingConfig = ObservingConfig()
 
     def frame_at(self, centre: Projection) -> Frame:
         """Returns the frame of trips that begin near a place."""
-        # By the sun, a little later every degree: whole hours would split a habit where one ends and the next begins.
+        # By the sun, a little later every degree: at the border between two whole hours a habit would be split.
         offset = self.featurizer.utc_offset
         return Frame(centre, SOLAR_SECONDS * centre.lon if offset is None else offset)
 
@@ -109,22 +97,22 @@ class AgentMemory:
     counts
         The trips that are remembered, as sparse counts.
     kept
-        Some of these trips, to measure, to show and to go on learning from; None if there are none. Of an agent with a
-        ``frame`` a thinned sample, of others the newest ones as they are, in the order of time.
+        Some of these trips, to measure, to show and to learn from later; None if there are none. With a ``frame`` they
+        are a thinned sample, otherwise the newest trips as they are, in the order of time.
     own
-        What the remembered trips score, each held out of the memory.
+        The scores of the remembered trips, each held out of the memory.
     measured
         Whether ``own`` was measured since the counts changed.
     inbox
         Flagged trips that the model has not learned from.
     cells
-        Where the agent counts among those that others are compared with.
+        The cells where the popularity of places counts this agent.
     zone
         The time zone in which the agent lives.
     frame
-        Where its metres begin and what local time is there; None: each trip has the frame of the place where it begins.
+        The origin of its metres, and local time there; None if each trip has the frame of the place where it begins.
     suspects
-        Past trips that look like somebody else's and are not remembered.
+        Past trips that look like somebody else's; the model does not remember them.
     """
 
     counts: Memory = field(default_factory=Memory)
@@ -139,19 +127,19 @@ class AgentMemory:
 
     @classmethod
     def blank(cls, common: Common) -> AgentMemory:
-        """Returns the memory of an agent of whom nothing is known."""
+        """Returns the memory of an unknown agent."""
         counts = Memory(forgetting=common.featurizer.forgetting)
         return cls(counts, inbox=Inbox(tokens=common.observing.tokens))
 
     @property
     def history(self) -> float:
-        """The number of trips that stand behind the counts, by weight."""
-        # Of a copy, here and below: what a memory keeps ready for look-ups would be larger than the memory.
+        """The number of remembered trips, by weight."""
+        # A copy, here and below: the look-up tables that a memory keeps are larger than the memory.
         return replace(self.counts).history
 
     @property
     def nbytes(self) -> int:
-        """The room that it takes, about."""
+        """About how many bytes it takes."""
         fixes = 0 if self.kept is None else self.kept.n_rows
         return 12 * len(self.counts.keys) + 24 * fixes + 8 * len(self.cells) + 300 * len(self.counts) + 2_000
 
@@ -162,7 +150,7 @@ class AgentMemory:
 
     @property
     def learned(self) -> set[TripId]:
-        """The trips that the model has learned from, or took for somebody else's."""
+        """The trips that the model was given to learn from: remembered ones, and suspects."""
         return {*self.counts.trip_ids, *self.suspects}
 
     def with_counts(self, counts: Memory) -> AgentMemory:
@@ -179,7 +167,7 @@ class AgentMemory:
         return self.with_counts(self.counts.remove(trips))
 
     def keeping(self, trips: Trajectories, common: Common) -> AgentMemory:
-        """Returns the memory that keeps the newest of these trips and of those that it kept."""
+        """Returns the memory that keeps the newest among these trips and those that it kept."""
         if self.frame is not None:  # keeps the sample that it was fitted on
             return self
         known = as_kept(trips[trips.isin(self.counts.trip_ids)], common.featurizer)
@@ -192,7 +180,7 @@ class AgentMemory:
         return replace(self, kept=together[np.array(order)])
 
     def frame_of(self, common: Common, centre: Projection | None = None) -> Frame:
-        """Returns the frame of trips with this centre; by default of where the last kept trip began."""
+        """Returns the frame of trips with this centre; by default with the centre of the last kept trip."""
         if self.frame is not None:
             return self.frame
         if centre is None:
@@ -215,7 +203,7 @@ class AgentMemory:
 
 
 def as_kept(trips: Trajectories, config: FeaturizerConfig, precision: Mapping[str, float] = COARSE) -> Trajectories:
-    """Rounds trips as a file holds them; keeps the context that the featurizer looks at."""
+    """Rounds trips as a file holds them; keeps the context columns that the featurizer uses."""
     columns = {name: np.rint(trips.columns[name] * per) / per for name, per in precision.items()}
     context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
     return Trajectories.unchecked(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)

@@ -1,9 +1,9 @@
-"""Learns the reward of a single agent by Algorithm 1 of the paper, and sets the scale of its scores."""
+"""Learns the reward of a single agent by Algorithm 1 of the paper, sets the scale of its scores, and saves both."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,18 @@ from astray.irl.step_demonstrator import StepDemonstrator
 from astray.model.checkpoint import PolicyCheckpoint
 from astray.model.configuration import own_explorers, scale_config
 from astray.model.overlapping_runs import warn_of_overlap
+from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.step_model import StepModel
-from astray.model.trip_samples import drawn, sample, thin
-from astray.model.trip_selection import check_steps
+from astray.model.parts import (
+    featurizer_fields,
+    trip_fields,
+    unpack_calibration,
+    unpack_featurizer,
+    unpack_policy,
+    unpack_reward,
+    unpack_trips,
+)
+from astray.model.trip_selection import check_steps, drawn, sample, thin
 from astray.scoring.normality import Calibration, calibrate, out_of_bag
 from astray.scoring.scale_config import ScaleConfig
 from astray.scoring.scores import CHUNK_FIXES
@@ -34,8 +42,71 @@ if TYPE_CHECKING:
     from astray.irl.learn_config import LearnConfig
     from astray.irl.trainer import Learned
 
+Array = NDArray[Any]
+
 WINDOW = 120.0  # seconds of a window
-WINDOW_STEPS = 10.0  # steps of a window, if there is no time
+WINDOW_STEPS = 10.0  # steps of a window of states and actions
+
+
+# -------------------------------------------------------------------- what is learned
+
+
+class NoDynamics:
+    """The dynamics of a world from a model file, which holds none: no policy can act in it."""
+
+    def reset(self, n: int, rng: np.random.Generator) -> Array:
+        """Refuses to begin."""
+        raise DataError(
+            "a model file holds no dynamics", remedy="call set_params(dynamics=...) before letting a policy act"
+        )
+
+    def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """Refuses to continue."""
+        return self.reset(len(states), rng), np.zeros(len(states), bool)
+
+
+@dataclass(frozen=True, eq=False)
+class StepModel:
+    """The result of learning a reward of steps."""
+
+    reward: Reward
+    calibration: Calibration  # what scores are measured on
+    featurizer: Featurizer | None  # of GPS trips
+    world: StepDemonstrator | None  # of states and actions
+    kept: Trajectories  # some past trajectories, thinned
+    generated: PolicyCheckpoint | None = None  # the policy and its critic
+
+    def pack(self) -> dict[str, Any]:
+        """Returns what a model file holds of it."""
+        w = self.world
+        return {
+            "reward": self.reward,
+            "calibration": self.calibration,
+            "featurizer": None if self.featurizer is None else featurizer_fields(self.featurizer),
+            "world": None if w is None else {"mean": w.mean, "scale": w.scale, "waves": w.frequencies},
+            "kept": trip_fields(self.kept),
+            "policy": self.generated,
+        }
+
+    @classmethod
+    def unpack(cls, model: Contents) -> StepModel:
+        """Reads it from a model file."""
+        reward, kept = unpack_reward(model, "reward"), unpack_trips(model.within("kept"))
+        featurizer, world = None, None
+        if model.values.get("featurizer") is not None:
+            featurizer = unpack_featurizer(model.within("featurizer"))
+            n_features = len(featurizer.names)
+        else:
+            width = sum(kept.columns[name].shape[1] for name in ("state", "action"))
+            inside = model.within("world")
+            mean, scale = (inside.array(part, np.float64, width) for part in ("mean", "scale"))
+            waves = inside.array("waves", np.float64, width, None)
+            world = StepDemonstrator(kept, NoDynamics(), mean, scale, waves)
+            n_features = width + 2 * waves.shape[1]
+        if n_features != len(reward.step.mean):
+            raise model.wrong(f"its reward sees {len(reward.step.mean)} features, its featurizer gives {n_features}")
+        calibration, policy = unpack_calibration(model, "calibration"), unpack_policy(model, "policy")
+        return cls(reward, calibration, featurizer, world, kept, policy)
 
 
 # -------------------------------------------------------------------- who demonstrates

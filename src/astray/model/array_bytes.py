@@ -1,8 +1,8 @@
-"""Arrays as few bytes: what a fleet's file holds of one agent, and its directory.
+"""Packs arrays into few bytes: the memory of an agent, and the parts that grow with the number of agents.
 
-Which arrays there are, and of which types, is known to whoever reads them; a blob says only how many numbers each has.
-The bytes of numbers are sorted by their place (all lowest bytes, then all second ones, ...) and deflated. The lower
-bytes of keys are hashes, which nothing makes smaller: they stand as they are.
+The reader knows which arrays there are, and of which types; a blob says only how many numbers each has. The bytes of
+numbers are sorted by their place (all lowest bytes, then all second ones, ...) and deflated. The lower bytes of keys
+are hashes, which nothing makes smaller: they are not deflated.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.core.trip_ids import TripId
 from astray.features.hashing import changes
 
 Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 
-LEVEL = 1  # of deflating: higher ones take much longer for little
-MOST_DEFLATED = 1100  # times as many bytes as deflated ones, at most; so a blob cannot claim to be of any size
-PLAIN_BYTES = 5  # of a key's eight: the lower ones, which are not deflated
+LEVEL = 1  # of deflating: higher levels take much longer and gain little
+MOST_DEFLATED = 1100  # deflating never shrinks bytes by more than this factor, so a blob cannot claim any size
+PLAIN_BYTES = 5  # the lower bytes of a key's eight, which are not deflated
 
 
 def pack_arrays(arrays: Sequence[Array]) -> bytes:
-    """Some arrays of one dimension as one blob.
+    """Returns some arrays of one dimension as one blob.
 
     >>> blob = pack_arrays([np.arange(3.0), np.array([7, 300], np.uint32)])
     >>> [a.tolist() for a in unpack_arrays(blob, [np.float64, np.uint32])]
@@ -35,7 +36,6 @@ def pack_arrays(arrays: Sequence[Array]) -> bytes:
     """
     little = [np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for a in arrays]
     bytes_of = [a.view(np.uint8).reshape(-1, a.dtype.itemsize) for a in little]
-    # Of keys only: no other array is of this type.
     plain = b"".join(b[:, :PLAIN_BYTES].tobytes() for a, b in zip(little, bytes_of, strict=True) if _is_keys(a.dtype))
     planes = [b[:, PLAIN_BYTES:] if _is_keys(a.dtype) else b for a, b in zip(little, bytes_of, strict=True)]
     deflated = zlib.compress(b"".join(b.T.tobytes() for b in planes), LEVEL)
@@ -44,7 +44,7 @@ def pack_arrays(arrays: Sequence[Array]) -> bytes:
 
 
 def unpack_arrays(blob: bytes, dtypes: Sequence[Any]) -> list[Array]:
-    """The arrays of a blob that :func:`pack_arrays` made, by their types; ``ValueError`` if it does not hold these."""
+    """Returns the arrays of a blob that :func:`pack_arrays` made; raises ``ValueError`` if it does not hold them."""
     types = [np.dtype(t).newbyteorder("<") for t in dtypes]
     head = 4 * len(types)
     if len(blob) < head:
@@ -77,43 +77,60 @@ def unpack_arrays(blob: bytes, dtypes: Sequence[Any]) -> list[Array]:
 
 
 def _is_keys(dtype: np.dtype[Any]) -> bool:
+    """Returns True for keys: no other array is of their type."""
     return dtype.kind == "u" and dtype.itemsize == 8
 
 
 def _plane_bytes(dtype: np.dtype[Any]) -> int:
-    """How many bytes of each number are deflated."""
+    """Returns the number of bytes of each number that are deflated."""
     return dtype.itemsize - (PLAIN_BYTES if _is_keys(dtype) else 0)
 
 
-# -------------------------------------------------------------------- texts, keys and postings
+# -------------------------------------------------------------------- texts, trips, keys and postings
 
 TEXTS = (np.uint32, np.uint8)
+TRIP_IDS = (*TEXTS, *TEXTS)
 KEYS = (np.uint64,)
 POSTINGS = (np.uint64, np.uint32, np.uint32)
 
 
 def texts(values: Iterable[str]) -> list[Array]:
-    """Texts as arrays of :data:`TEXTS`: their lengths, and all their letters."""
+    """Returns texts as arrays of :data:`TEXTS`: their lengths, and all their letters."""
     encoded = [value.encode() for value in values]
     return [np.array([len(e) for e in encoded], np.uint32), np.frombuffer(b"".join(encoded), np.uint8)]
 
 
-def as_texts(arrays: Sequence[Array], n: int | None = None) -> list[str]:
-    """The texts that :func:`texts` made into arrays."""
+def as_texts(arrays: Sequence[Array]) -> list[str]:
+    """Returns the texts that :func:`texts` made into arrays."""
     lengths, letters = arrays
-    if int(lengths.sum(dtype=np.int64)) != len(letters) or (n is not None and len(lengths) != n):
+    if int(lengths.sum(dtype=np.int64)) != len(letters):
         raise ValueError("its texts do not fit together")
     whole, ends = letters.tobytes(), np.cumsum(np.r_[0, lengths.astype(np.int64)]).tolist()
     return [whole[a:b].decode() for a, b in pairwise(ends)]
 
 
+def trip_ids(trips: Iterable[TripId]) -> list[Array]:
+    """Returns the ids of trips as arrays of :data:`TRIP_IDS`."""
+    known = list(trips)
+    return [*texts(trip.agent for trip in known), *texts(trip.trajectory for trip in known)]
+
+
+def as_trip_ids(arrays: Sequence[Array]) -> tuple[TripId, ...]:
+    """Returns the ids that :func:`trip_ids` made into arrays; raises ``ValueError`` if one occurs twice."""
+    agents, trajectories = as_texts(arrays[:2]), as_texts(arrays[2:])
+    ids = tuple(map(TripId, agents, trajectories))
+    if len(agents) != len(trajectories) or len(set(ids)) < len(ids):
+        raise ValueError("its trips do not fit together")
+    return ids
+
+
 def rising(keys: Keys) -> Array:
-    """Distinct keys in order as an array of :data:`KEYS`: how much higher each is than the one before."""
+    """Returns distinct keys in order as an array of :data:`KEYS`: how much higher each is than the one before."""
     return np.diff(keys, prepend=np.uint64(0))
 
 
 def as_rising(steps: Keys) -> Keys:
-    """The keys that :func:`rising` made into steps."""
+    """Returns the keys that :func:`rising` made into steps."""
     keys = np.cumsum(steps, dtype=np.uint64)
     if (keys[1:] <= keys[:-1]).any():
         raise ValueError("its keys are not in order")
@@ -121,7 +138,7 @@ def as_rising(steps: Keys) -> Keys:
 
 
 def postings(keys: Keys, trips: NDArray[np.int32]) -> list[Array]:
-    """Postings, sorted by key and then trip, as arrays of :data:`POSTINGS`."""
+    """Returns postings, sorted by key and then trip, as arrays of :data:`POSTINGS`."""
     first = np.flatnonzero(changes(keys))
     higher = np.diff(trips, prepend=np.int32(0))
     higher[first] = trips[first]
@@ -129,7 +146,7 @@ def postings(keys: Keys, trips: NDArray[np.int32]) -> list[Array]:
 
 
 def as_postings(arrays: Sequence[Array], n_trips: int) -> tuple[Keys, NDArray[np.int32]]:
-    """Keys and trips that :func:`postings` made into arrays; ``ValueError`` if they are not sorted or not there."""
+    """Returns the keys and trips that :func:`postings` made into arrays; raises ``ValueError`` if they cannot be."""
     steps, counts, higher = arrays
     distinct, many = as_rising(steps), counts.astype(np.int64)
     if len(many) != len(distinct) or (many < 1).any() or many.sum() != len(higher):
@@ -141,5 +158,5 @@ def as_postings(arrays: Sequence[Array], n_trips: int) -> tuple[Keys, NDArray[np
     again = np.ones(len(higher), bool)
     again[first] = False
     if (higher[again] == 0).any() or (len(trips) and trips.max() >= n_trips):
-        raise ValueError("its postings are not sorted, or speak of trips that are not there")
+        raise ValueError("its postings are not sorted, or name trips that are not there")
     return np.repeat(distinct, many), trips.astype(np.int32)

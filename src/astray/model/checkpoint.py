@@ -7,7 +7,6 @@ drawn again, and other agents' trips come from the sample that the model keeps.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +16,6 @@ from numpy.typing import NDArray
 from astray.core.extras import require_extra
 from astray.irl.actor import Actor
 from astray.irl.posterior import RewardPosterior
-from astray.model.packing import Contents
-from astray.model.parts import Packed, pack_actor, unpack_actor
 
 if TYPE_CHECKING:
     from astray.irl.learn_config import LearnConfig
@@ -56,21 +53,6 @@ class PolicyCheckpoint:
         )
         theta = critic.theta.detach().numpy().copy()
         return cls(actor, theta, critic.net.sizes[1:-1], critic.centre, critic.scale)
-
-    def pack(self, name: str) -> Packed:
-        """Returns the checkpoint as values and arrays of a model file."""
-        critic = {"hidden": self.critic_hidden, "centre": self.critic_centre, "scale": self.critic_scale}
-        own = Packed({f"{name}.critic": critic}, {f"{name}.critic": self.critic})
-        return Packed.together([own, pack_actor(f"{name}.actor", self.actor)])
-
-    @classmethod
-    def unpack(cls, model: Contents, name: str) -> PolicyCheckpoint:
-        """Reads a checkpoint from a model file."""
-        values = model.within(f"{name}.critic")
-        actor, hidden = unpack_actor(model, f"{name}.actor"), values.value("hidden", tuple[int, ...])
-        size = sum((n_in + 1) * n_out for n_in, n_out in pairwise((len(actor.state_mean), *hidden, 1)))
-        critic = model.array(f"{name}.critic", np.float32, size)
-        return cls(actor, critic, hidden, values.value("centre", float), values.value("scale", float))
 
 
 def restore_learner(

@@ -1,4 +1,4 @@
-"""From a detector's parameters to the configurations that it learns and looks with."""
+"""Makes the configurations of learning, seeing and scoring from a detector's parameters."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def preset(name: str) -> LearnConfig:
 
 
 def learn_config(given: Parameters, gps: bool) -> LearnConfig:
-    """The preset, with the fields of ``config``, with the detector's own parameters.
+    """Returns the preset, overridden by the fields of ``config``, and these by the detector's own parameters.
 
-    Of states and actions other counterfactuals are imagined than of GPS trips.
+    States and actions have other counterfactuals than GPS trips.
     """
     own = {
-        "iterations": given.iterations or None,  # 0 asks for the reward that ships, which learns nothing
+        "iterations": given.iterations or None,  # 0 asks for the shipped reward as it is
         "objective": given.objective,
         "explorers": None if given.explorers is None else explorer_names(given.explorers),
         "weights": None if given.weights is None else list(given.weights.items()),
@@ -49,12 +49,12 @@ def learn_config(given: Parameters, gps: bool) -> LearnConfig:
 
 
 def explorer_names(explorers: Sequence[Any]) -> list[str]:
-    """The names of counterfactuals: as they are, or those of functions."""
+    """Returns the names of counterfactuals; a function has its own name."""
     return [e if isinstance(e, str) else str(getattr(e, "__name__", type(e).__name__)) for e in explorers]
 
 
 def own_explorers(explorers: Sequence[Any] | None) -> dict[str, Any]:
-    """Those of some counterfactuals that are functions of one's own, by name."""
+    """Returns the counterfactuals that are the user's own functions, by name."""
     found: dict[str, Any] = {}
     for name, explorer in zip(explorer_names(explorers or ()), explorers or (), strict=True):
         if isinstance(explorer, str):
@@ -70,35 +70,35 @@ def own_explorers(explorers: Sequence[Any] | None) -> dict[str, Any]:
 def featurizer_config(
     default: FeaturizerConfig, given: FeaturizerConfig | Mapping[str, Any] | None, **own: str | float | None
 ) -> FeaturizerConfig:
-    """The default, with the fields of ``featurizer``, with the detector's own parameters."""
+    """Returns the default, overridden by the fields of ``featurizer``, and these by the detector's own parameters."""
     return configured(configured(default, given), _present(own))
 
 
 def scale_config(given: Parameters) -> ScaleConfig:
-    """How scores are scaled: the default, with the fields of ``scaling``."""
+    """Returns how scores are scaled: the default, overridden by the fields of ``scaling``."""
     return configured(ScaleConfig(), given.scaling)
 
 
 def observing_config(given: Parameters) -> ObservingConfig:
-    """When questions are asked: the default, with the fields of ``observing``."""
+    """Returns when the model asks questions: the default, overridden by the fields of ``observing``."""
     return configured(ObservingConfig(), given.observing)
 
 
 def hours_from(time_zone: str | None, trips: Trajectories) -> float | None:
-    """Seconds by which the hours of the day are ahead of UTC in a zone; None without one, or where there is no time."""
+    """Returns the offset of a zone's hours from UTC, in seconds; None without a zone, or without trips."""
     if time_zone is None or not trips.n_rows:
         return None
     return standard_offset(time_zone, float(np.median(trips.columns["time"])))
 
 
-PLACE_FIRST = 0.3  # how much the other aspects count, against place
+PLACE_FIRST = 0.3  # how much each other aspect counts, compared with place
 """Chosen on GeoLife users outside the ten and on simulated people: more finds more of how and when, less of who."""
 
 
 def aspect_weights(
     aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None, pooled: bool = False
 ) -> tuple[float, ...]:
-    """How much each aspect counts; by default place most, and of a pool all alike.
+    """Returns how much each aspect counts; by default place counts most, but in a pool all count alike.
 
     >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))
     ((1.0, 0.3), (0.0, 1.0))

@@ -1,7 +1,7 @@
-"""A model file: an SQLite database with the tables of a store, opened lazily and changed in transactions.
+"""A model file: an SQLite database with the tables of a store, read on demand and changed in transactions.
 
-Whoever writes holds SQLite's lock; a second writer waits, and is then refused. A process that was killed leaves a
-journal, and the next one that opens the file undoes its half-written changes.
+A writer holds SQLite's lock; a second writer waits, and is refused after a while. A process that was killed leaves a
+journal, and the next process that opens the file undoes its half-written changes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ READ_ONLY, BUSY, DISK_FAILED, DISK_FULL, NOT_A_DATABASE = 8, (5, 6), 10, 13, 26 
 
 
 class ModelFile(Tables):
-    """An open model file. Several threads may read it at once; :meth:`changing` changes it."""
+    """An open model file. Several threads may read it at once; :meth:`changing` changes it.
+
+    All threads of a process have one connection; after a fork each process has its own.
+    """
 
     def __init__(self, path: Path) -> None:
+        super().__init__(self, 1, str(path))
         self.path = path
-        self._file = _FileConnection(path)
-        super().__init__(self._file, 1, str(path))
+        self._lock = threading.RLock()
+        self._connect()
 
     @classmethod
     def open(cls, path: FilePath) -> ModelFile:
@@ -66,7 +70,8 @@ class ModelFile(Tables):
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        with self._lock:
+            self._sqlite.close()
 
     def wrong(self, what: str) -> ModelFileError:
         """Returns an error that says what is wrong with this file."""
@@ -75,28 +80,30 @@ class ModelFile(Tables):
     def is_at(self, path: FilePath) -> bool:
         """Returns True if this open file is the one that has this name now."""
         other = Path(path)
-        return other.exists() and os.path.samestat(self._file.status, other.stat())
+        return other.exists() and os.path.samestat(self._status, other.stat())
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[TablesChange]:
-        """Changes the file, all at once or not at all; nobody else changes it meanwhile.
+        """Changes the file, all at once or not at all; other threads and processes wait meanwhile.
 
         Raises
         ------
         InUseError
-            If another process does not let go of the file in time; nothing was changed.
+            If another process does not release the file in time; nothing was changed.
         """
-        with self._file.transaction(), super().changing() as change:
-            yield change
+        with self._connected() as connection:
+            connection.execute(f"PRAGMA busy_timeout={round(1000 * atomic.PATIENCE)}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                with super().changing() as change:
+                    yield change
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
-
-class _FileConnection:
-    """A connection to a model file for all threads of a process; after a fork each process has its own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.RLock()
-        self._connect()
+    # ---------------------------------------------------------------- its connection
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Runs a statement and returns all rows of its answer."""
@@ -109,71 +116,52 @@ class _FileConnection:
             return connection.execute(statement, values).rowcount
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commits what the block writes, or rolls it back if the block raises; other threads wait."""
-        with self._connected() as connection:
-            connection.execute(f"PRAGMA busy_timeout={round(1000 * atomic.PATIENCE)}")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
-    def close(self) -> None:
-        """Closes it."""
-        with self._lock:
-            self._connection.close()
-
-    @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._process != os.getpid():
                 self._connect()
             try:
-                yield self._connection
+                yield self._sqlite
             except sqlite3.Error as error:
-                raise _refusal(self._path, error) from error
+                raise _refusal(self.path, error) from error
 
     def _connect(self) -> None:
         """Connects this process: a connection that a fork has copied must not be used."""
         self._process = os.getpid()
-        self.status = self._path.stat()
+        self._status = self.path.stat()
         # Only a process that may write can undo what a killed one has left half-written.
-        mode = "rw" if os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK) else "ro"
-        address = f"file:{quote(str(self._path))}?mode={mode}"
-        self._connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        mode = "rw" if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK) else "ro"
+        address = f"file:{quote(str(self.path))}?mode={mode}"
+        self._sqlite = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
         try:
             self._prepare()
         except BaseException:
-            self._connection.close()
+            self._sqlite.close()
             raise
 
     def _prepare(self) -> None:
-        ask = self._connection.execute
+        ask = self._sqlite.execute
         for setting in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", f"cache_size=-{CACHE_KB}"):
             ask(f"PRAGMA {setting}")
         ask(f"PRAGMA busy_timeout={round(1000 * atomic.PATIENCE)}")
         # Deleted bytes are overwritten; a commit returns when it is on the disk, with its folder.
         for setting in ("secure_delete=ON", "synchronous=EXTRA", "temp_store=FILE"):
             ask(f"PRAGMA {setting}")
-        tables = _tables(self._connection)
+        tables = _tables(self._sqlite)
         if ask("PRAGMA application_id").fetchone() != (APPLICATION,):
-            raise damaged(self._path, "an SQLite database, but not a model of astray")
+            raise damaged(self.path, "an SQLite database, but not a model of astray")
         (version,) = ask("PRAGMA user_version").fetchone()
         if version > VERSION:
-            raise too_new(self._path, version, VERSION)
+            raise too_new(self.path, version, VERSION)
         if version < VERSION:
-            raise outdated(self._path)
+            raise outdated(self.path)
         if tables != _expected_tables():
-            raise damaged(self._path, "its tables are not those that astray makes")
+            raise damaged(self.path, "its tables are not those that astray makes")
         if ask("PRAGMA journal_mode").fetchone() != ("delete",):
-            raise damaged(self._path, "it keeps its journal in another way than astray does")
+            raise damaged(self.path, "it keeps its journal in another way than astray does")
         (pages,), (page_bytes,) = (ask(f"PRAGMA {size}").fetchone() for size in ("page_count", "page_size"))
-        if self._path.stat().st_size < pages * page_bytes:  # SQLite itself reads what is missing as zeros
-            raise not_whole(self._path, "it ends before its last page does")
+        if self.path.stat().st_size < pages * page_bytes:  # SQLite itself reads what is missing as zeros
+            raise not_whole(self.path, "it ends before its last page does")
 
 
 def is_database(path: Path) -> bool:
@@ -198,7 +186,7 @@ def _expected_tables() -> list[tuple[Any, ...]]:
 
 
 def write_model(path: FilePath, parts: Mapping[str, bytes], rows: Iterable[tuple[str, Row]] = ()) -> None:
-    """Writes a model file anew, whole or not at all; equal contents in the same order give equal bytes."""
+    """Writes a new model file, whole or not at all; equal contents in the same order give equal bytes."""
     target = Path(path)
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise ModelFileError("a model file needs SQLite 3.37 or newer", place=target, remedy="use a newer Python")
@@ -212,7 +200,7 @@ def write_model(path: FilePath, parts: Mapping[str, bytes], rows: Iterable[tuple
 
 
 class _NewFile:
-    """A connection to a file that nobody sees before it is whole: it needs no journal."""
+    """A connection to a file that nobody sees before it is complete, and that needs no journal."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -242,7 +230,7 @@ def _build(path: Path, parts: Mapping[str, bytes], rows: Iterable[tuple[str, Row
 
 
 def _settle(target: Path) -> None:
-    """Leave no journal beside a file that SQLite would take for the journal of the file that replaces it."""
+    """Removes an old file's journal, which SQLite would take for the journal of the file that replaces it."""
     journal = target.resolve().with_name(f"{target.resolve().name}-journal")
     if journal.exists():
         with contextlib.suppress(ModelFileError):

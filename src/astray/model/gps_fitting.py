@@ -10,29 +10,27 @@ import numpy as np
 from astray.core.errors import DataError
 from astray.core.projection import Projection
 from astray.core.trajectories import Trajectories
-from astray.core.trip_ids import TripId
 from astray.features.context import Context
 from astray.features.encoders import OwnEncoder
 from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared, sampling_interval
 from astray.features.popularity import Counted, Keys, Popularity, Visits
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.shared import Reward
-from astray.model.agent_memory import FINE, as_kept
-from astray.model.configuration import featurizer_config, hours_from, own_explorers, scale_config
+from astray.model.agent_memory import FINE, AgentMemory, as_kept
+from astray.model.configuration import featurizer_config, hours_from, observing_config, own_explorers, scale_config
+from astray.model.inbox import Inbox
 from astray.model.parameters import Parameters
 from astray.model.plain_values import plain
-from astray.model.pool_reward import pool_reward
 from astray.model.pretrained import pretrained, read_reward
-from astray.model.shared_training import go_on, popularity_of
-from astray.model.trip_samples import drawn, thin
-from astray.model.trip_selection import without
-from astray.scoring.own_scale import OwnScores, fits, scored_past
+from astray.model.shared_training import go_on, pool_reward, popularity_of
+from astray.model.trip_selection import drawn, thin, without
+from astray.scoring.own_scale import fits, scored_past
 
 KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
-"""How the preset looks at trips."""
+"""How the preset ``kdd19`` sees trips."""
 
 
-# -------------------------------------------------------------------- how trips are looked at
+# -------------------------------------------------------------------- how trips are seen
 
 
 def blank_featurizer(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
@@ -42,21 +40,24 @@ def blank_featurizer(parameters: Parameters, trips: Trajectories, rng: np.random
             "dynamics are for states and actions, but these are GPS trips, which move by their velocity",
             remedy="leave dynamics out",
         )
+    named = parameters.encoder if isinstance(parameters.encoder, str) else None
+    own = None if parameters.encoder is None or named else OwnEncoder(parameters.encoder)
+    return Featurizer.of(trips, _config_of(parameters, trips, named), rng, own)
+
+
+def _config_of(parameters: Parameters, trips: Trajectories, encoder: str | None = None) -> FeaturizerConfig:
     default = FeaturizerConfig(interval=sampling_interval(trips))
     if parameters.preset == "kdd19":
         default = KDD19_FEATURIZER
-    named = parameters.encoder if isinstance(parameters.encoder, str) else None
-    given = {"interval": parameters.interval, "utc_offset": hours_from(parameters.time_zone, trips)}
-    looking = featurizer_config(default, parameters.featurizer, encoder=named, **given)
-    own = None if parameters.encoder is None or named else OwnEncoder(parameters.encoder)
-    return Featurizer.of(trips, looking, rng, own)
+    hours = hours_from(parameters.time_zone, trips)
+    return featurizer_config(
+        default, parameters.featurizer, interval=parameters.interval, utc_offset=hours, encoder=encoder
+    )
 
 
 def shared_featurizer(parameters: Parameters, trips: Trajectories) -> FeaturizerConfig:
-    """Returns how the trips of many agents are looked at."""
-    default = FeaturizerConfig(interval=sampling_interval(trips))
-    given = {"interval": parameters.interval, "utc_offset": hours_from(parameters.time_zone, trips)}
-    config = featurizer_config(default, parameters.featurizer, **given)
+    """Returns how the trips of many agents are seen."""
+    config = _config_of(parameters, trips)
     if parameters.encoder not in (None, "familiarity") or config.encoder != "familiarity" or config.context.landmarks:
         raise DataError(
             "many agents share a reward that sees trips by their familiarity, without landmarks, which belong to one "
@@ -70,7 +71,7 @@ def shared_featurizer(parameters: Parameters, trips: Trajectories) -> Featurizer
 
 
 def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | None:
-    """Returns the reward that serves everybody; None if the agent is to learn its own."""
+    """Returns the reward that serves everybody; None if the agent must learn its own."""
     own = parameters.background or own_explorers(parameters.explorers)
     if parameters.preset == "kdd19" or not featurizer.counts or own:
         return None
@@ -101,10 +102,8 @@ class Enrolled(NamedTuple):
     """One agent or pool that was measured by a reward."""
 
     reward: Reward
-    featurizer: Featurizer  # with its counts, and the popularity among others
-    own: OwnScores  # what the remembered trips score
-    kept: Trajectories
-    suspects: tuple[TripId, ...]
+    popularity: Popularity  # of places among others
+    memory: AgentMemory
 
 
 def enrol_one(
@@ -116,7 +115,7 @@ def enrol_one(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Measures an agent's past trips by a shared reward, which first goes on learning from a population."""
+    """Measures an agent's past trips by a shared reward, which first continues to learn from a population."""
     if population is not None:
         featurizer = featurizer.among(population)
         if not reward.of_a_pool:  # the ways of single agents would teach it nothing
@@ -127,8 +126,16 @@ def enrol_one(
     how = (scale_config(parameters), parameters.suspect)
     featurizer, own, suspects = scored_past(past, featurizer, reward, weights, *how)
     kept = without(thin(past[drawn(len(past.trips), parameters.keep, rng)], featurizer), suspects)
-    kept = kept[kept.isin(featurizer.memory.trip_ids)]
-    return Enrolled(reward, featurizer, own, as_kept(kept, featurizer.config, FINE), suspects)
+    kept = as_kept(kept[kept.isin(featurizer.memory.trip_ids)], featurizer.config, FINE)
+    memory = AgentMemory(
+        featurizer.memory,
+        kept if len(kept) else None,
+        own,
+        inbox=Inbox(tokens=observing_config(parameters).tokens),
+        frame=featurizer.frame,
+        suspects=suspects,
+    )
+    return Enrolled(reward, replace(featurizer.popularity, excluded=None), memory)
 
 
 def enrol_pool(
@@ -140,7 +147,7 @@ def enrol_pool(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Measures a pool's held-out trips by a reward that goes on learning from the pool's other trips."""
+    """Measures a pool's held-out trips by a reward that continues to learn from the pool's other trips."""
     others = None
     if population is not None:
         featurizer = featurizer.among(population)
@@ -158,7 +165,7 @@ class Shared(NamedTuple):
     """What many agents share, and where each of them goes."""
 
     reward: Reward
-    featurizer: FeaturizerConfig
+    config: FeaturizerConfig
     context: Context
     popularity: Popularity
     cells: dict[str, Keys]
@@ -178,7 +185,7 @@ def _refuse_own_reward(parameters: Parameters) -> None:
 
 
 def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Shared:
-    """Lets the shared reward go on learning from many agents, and counts where they go."""
+    """Lets the shared reward continue to learn from many agents, and counts where they go."""
     _refuse_own_reward(parameters)
     config = shared_featurizer(parameters, trips)
     begun = first_reward(parameters)

@@ -12,10 +12,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import Call, DataError, some_names
-from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone, home_of, zones_of
+from astray.core.zones import Zone, home_of
 from astray.explain import Explanation, explain_fixes
 from astray.features.context import Context
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -25,25 +24,21 @@ from astray.irl.shared import Reward
 from astray.model import gps_fitting, many_agents, observing
 from astray.model.agent_memory import AgentMemory, Common, centre_of, centres
 from astray.model.configuration import aspect_weights, featurizer_config, learn_config, observing_config, scale_config
-from astray.model.inbox import Inbox
 from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
+from astray.model.memory_bytes import (
+    MemoryCodec,
+    pack_anomalous,
+    pack_popularity,
+    unpack_anomalous,
+    unpack_popularity,
+)
 from astray.model.observing import LEARNED, Observed, Outcome, Question, drift_of, questions_of
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed, pack_reward, unpack_reward
-from astray.model.plain_values import plain
-from astray.model.shared_parts import (
-    pack_popularity,
-    pack_trip_ids,
-    unpack_anomalous,
-    unpack_popularity,
-    unpack_weights,
-)
+from astray.model.parts import unpack_reward, unpack_weights
 from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
-from astray.model.trip_samples import remember, sample
-from astray.model.trip_selection import given_again, kept_ways, others, proved_anomalous, sort_out, teachable, without
+from astray.model.trip_selection import given_again, kept_ways, others, remember, sample, sort_out, teachable, without
 from astray.model.worlds import Level, World
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
@@ -60,12 +55,13 @@ POOL = ""
 class GpsTrips(World):
     """A model of GPS trips: a reward, and a mapping from agents to memories.
 
-    A model with one memory compares every trip with it, whoever made the trip; with several, each trip is compared
+    A model with one memory compares every trip with it, whoever made the trip. With several, each trip is compared
     with its own agent's memory, and agents that the model does not know have a blank one.
     """
 
     kind: ClassVar[str] = "trips"
     sees: ClassVar[str] = "GPS fixes (time, lat, lon)"
+    is_timed = True
 
     parameters: Parameters
     reward: Reward
@@ -128,10 +124,10 @@ class GpsTrips(World):
     ) -> GpsTrips:
         learned = gps_fitting.learn_shared(parameters, trips, rng)
         weights = aspect_weights(learned.reward.aspects, parameters.look_for)
-        world = cls(parameters, learned.reward, weights, learned.featurizer, learned.context, learned.popularity)
+        shared = (learned.config, learned.context, learned.popularity)
+        world = cls(parameters, learned.reward, weights, *shared, frozenset(anomalous.ids))
         for agent, memory in many_agents.enrol(trips, lambda _: None, world.common):
             world.memories[agent] = replace(memory, cells=learned.cells.get(agent, memory.cells))
-        world.anomalous = frozenset(anomalous.ids)
         return world
 
     @classmethod
@@ -155,31 +151,15 @@ class GpsTrips(World):
         weights = aspect_weights(reward.aspects, parameters.look_for, pool)
         enrol = gps_fitting.enrol_pool if pool else gps_fitting.enrol_one
         enrolled = enrol(parameters, past, featurizer, rest, rng, reward, weights)
+        weights = aspect_weights(reward.aspects, parameters.look_for, enrolled.reward.of_a_pool)
+        shared = (featurizer.config, featurizer.context, enrolled.popularity)
+        world = cls(parameters, enrolled.reward, weights, *shared, frozenset(anomalous.ids), is_one=True)
         name = trips.agents[0] if len(trips.agents) == 1 else POOL
-        world = cls._of(parameters, name, enrolled, home_of(trips))
-        world.anomalous = frozenset(anomalous.ids)
+        world.memories[name] = replace(enrolled.memory, zone=home_of(trips))
         world._reject(name, anomalous)
         return world
 
-    @classmethod
-    def _of(cls, parameters: Parameters, name: str, enrolled: gps_fitting.Enrolled, zone: Zone | None) -> GpsTrips:
-        """Returns the world of one agent or pool that was measured."""
-        reward, featurizer = enrolled.reward, enrolled.featurizer
-        weights = aspect_weights(reward.aspects, parameters.look_for, reward.of_a_pool)
-        world = cls(parameters, reward, weights, featurizer.config, featurizer.context, featurizer.popularity)
-        world.popularity, world.is_one = replace(featurizer.popularity, excluded=None), True
-        world.memories[name] = AgentMemory(
-            featurizer.memory,
-            enrolled.kept if len(enrolled.kept) else None,
-            enrolled.own,
-            inbox=Inbox(tokens=observing_config(parameters).tokens),
-            zone=zone,
-            frame=featurizer.frame,
-            suspects=enrolled.suspects,
-        )
-        return world
-
-    # ---------------------------------------------------------------- going on learning
+    # ---------------------------------------------------------------- learning further trips
 
     def update(
         self,
@@ -188,17 +168,15 @@ class GpsTrips(World):
         anomalous: Iterable[TripId | str],
         population: Trajectories | None,
     ) -> None:
-        """Goes on learning with further trips; takes out those that proved anomalous."""
+        """Continues to learn with further trips; takes out those that proved anomalous."""
         if self.is_one:
             self._update_one(trips, y, anomalous, population)
             return
         if population is not None:
             raise DataError("many agents are compared with each other", remedy="leave population out")
         named = list(anomalous)
-        if y is not None and trips is not None:
-            named += [trip for trip, good in zip(trips.ids, teachable(trips, y), strict=True) if not good]
-        known = self.known_trips if named else ()
-        for trip in proved_anomalous(named, known, trips) - self.anomalous:
+        refused = sort_out(trips, y, named, self.known_trips if named else ()).refused
+        for trip in refused - self.anomalous:
             if trip.agent in self.memories:
                 self.forget_trips(trip.agent, [trip.trajectory], anomalous=True)
             else:
@@ -219,26 +197,23 @@ class GpsTrips(World):
         new, learned, refused = sort_out(given, y, anomalous, self.known_trips, self.anomalous)
         if new is not None and y is None:
             again = given_again(self._count(name, new), memory.inbox.rejected)
-            new, learned, refused = without(new, again), learned - again, refused | again
+            new, learned = without(new, again), learned - again
         proved = self._proved(name, memory, given, refused)
         if new is not None and len(new):
-            self._go_on(name, memory, new, refused, learned, population)
+            self._continue(name, memory, new, refused, learned, population)
         else:
             self.memories[name] = memory.forget(refused)
         memory = self.memories[name]
         inbox = memory.inbox.without(learned).allow(learned).reject(refused).know(proved)
         suspects = tuple(trip for trip in memory.suspects if trip not in refused)
         after = replace(memory, inbox=inbox, suspects=suspects)
-        if name and {trip.agent for trip in after.counts.trip_ids} - {
-            name,
-            "",
-        }:  # others have joined the agent: from now on it is one of a pool
-            del self.memories[name]
+        if name and any(trip.agent not in (name, "") for trip in after.counts.trip_ids):
+            del self.memories[name]  # others have joined the agent: from now on it is one of a pool
             name = POOL
         self.memories[name] = after
         self.anomalous = (self.anomalous | refused) - learned
 
-    def _go_on(
+    def _continue(
         self,
         name: str,
         memory: AgentMemory,
@@ -257,18 +232,20 @@ class GpsTrips(World):
         featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         past = [sample(new, parameters.max_trips, rng)]
         if memory.kept is not None:
-            # What the memory has let go of must not come back by way of the kept trips.
+            # Trips that the memory has dropped must not come back with the kept trips.
             kept = without(memory.kept, {*refused, *learned})
             past.insert(0, kept[kept.isin(featurizer.memory.trip_ids)])
         prepared = featurizer.prepare(Trajectories.concat([part for part in past if len(part)]))
         enrolled = gps_fitting.enrol_one(parameters, prepared, featurizer, rest, rng, self.reward, self.weights)
-        # Whether trips that are given again are suspected is found out anew.
+        # For trips that were given again, the new fit decides whether they are suspected.
         suspects = tuple(trip for trip in memory.suspects if trip not in set(new.ids))
-        found = self._of(parameters, name, enrolled, memory.zone)
-        self.reward, self.weights, self.popularity = found.reward, self.weights, found.popularity
-        measured = found.memories[name]
+        self.reward, self.popularity = enrolled.reward, enrolled.popularity
         self.memories[name] = replace(
-            measured, inbox=memory.inbox, suspects=(*suspects, *measured.suspects), cells=memory.cells
+            enrolled.memory,
+            inbox=memory.inbox,
+            cells=memory.cells,
+            zone=memory.zone,
+            suspects=(*suspects, *enrolled.memory.suspects),
         )
         self.updates += 1
 
@@ -278,8 +255,8 @@ class GpsTrips(World):
     def enroll(self, trips: Trajectories) -> int:
         """Counts trips of new agents, or further trips of known ones; trains nothing.
 
-        Leaves out trips that are remembered already, or that proved anomalous under whatever name. Returns how many
-        were counted.
+        Leaves out trips that it remembers already, and trips that proved anomalous, under whatever name. Returns the
+        number of trips that it counted.
         """
         if self.is_one:
             raise DataError(
@@ -314,7 +291,7 @@ class GpsTrips(World):
         return new[~new.isin(again)]
 
     def _count(self, name: str, trips: Trajectories) -> Memory:
-        """Returns what an agent would remember of these trips alone."""
+        """Counts these trips alone, as the memory of this name would."""
         if not len(trips):
             return Memory()
         memory = self.memories.peek(name)
@@ -334,7 +311,7 @@ class GpsTrips(World):
             self.memories[name] = replace(memory, inbox=memory.inbox.know(self._count(name, anomalous)))
 
     def _proved(self, name: str, memory: AgentMemory, given: Trajectories | None, trips: Collection[TripId]) -> Memory:
-        """Returns what is remembered, or would be, of trips that proved anomalous."""
+        """Counts trips that proved anomalous: remembered ones, and new ones among the given trips."""
         remembered = replace(memory.counts)
         remembered = replace(remembered.remove(set(remembered.trip_ids) - set(trips)), forgetting=Forgetting())
         if given is None:
@@ -352,22 +329,15 @@ class GpsTrips(World):
         for name, at in self._by_memory(given):
             after[name], found = observing.observe(name, self.memory(name), common, given[at], level)
             outcomes.update(zip(at.tolist(), found, strict=True))
-        # Nothing has been changed so far; now everything is.
+        # Until here nothing was changed; here everything is.
         learned = given[[outcomes[i].became == LEARNED for i in range(len(given))]] if len(given) else given
         for name, memory in after.items():
             mine = learned if self.is_one else learned[learned.agent_ids == name]
             self.memories[name] = memory.keeping(mine, common)
-        became = [outcomes[i] for i in range(len(given))]
-        table = pl.DataFrame(
-            {
-                "agent": given.agent_ids.tolist(),
-                "trajectory": given.trajectory_ids.tolist(),
-                "score": [outcome.score for outcome in became],
-                "p_value": [outcome.p_value for outcome in became],
-                "became": [outcome.became for outcome in became],
-            },
-            schema_overrides={"agent": pl.String, "trajectory": pl.String, "became": pl.String},
-        )
+        rows = [(*outcome.trip, *outcome[1:]) for _, outcome in sorted(outcomes.items())]
+        columns = ["agent", "trajectory", "score", "p_value", "became"]
+        texts = dict.fromkeys(("agent", "trajectory", "became"), pl.String)
+        table = pl.DataFrame(rows, columns, schema_overrides=texts, orient="row")
         questions = tuple(q for name, memory in after.items() for q in questions_of(name, memory))
         drifts = (drift_of(name, memory, common.observing) for name, memory in after.items())
         return Observed(table, questions, tuple(drift for drift in drifts if drift))
@@ -434,7 +404,7 @@ class GpsTrips(World):
     # ---------------------------------------------------------------- forgetting
 
     def forget(self, agent: str) -> None:
-        """Removes an agent, of the memories, of a pool or of the population, and all that is known of it."""
+        """Removes an agent, from the memories, a pool or the population, and all that the model knows of it."""
         if self.is_one:
             self._forget_other(agent)
         else:
@@ -469,10 +439,7 @@ class GpsTrips(World):
             self.uncounted.append(cells)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
-        """Takes trips out of an agent's memory; with ``anomalous`` they proved so, and are never counted again.
-
-        Returns how many were remembered. Where others see the agent go stays as it is; :meth:`forget` removes that.
-        """
+        """Takes trips out of an agent's memory, permanently if they proved ``anomalous``; returns how many it held."""
         name = self.name_of(agent)
         memory = self.memory(name)
         trips = {TripId(agent, t) for t in trajectories}
@@ -499,7 +466,7 @@ class GpsTrips(World):
         return self.sole[0] if self.is_one else agent
 
     def memory(self, agent: str) -> AgentMemory:
-        """Returns what is known of an agent; raises a DataError for an unknown one."""
+        """Returns the memory of an agent; raises a DataError for an unknown one."""
         memory = self.memories.get(agent)
         if memory is None:
             raise DataError(
@@ -517,7 +484,7 @@ class GpsTrips(World):
         return [name] if name else sorted({trip.agent for trip in memory.counts.trip_ids})
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
-        """Returns the agents of these trips that the model does not know; a pool is asked about anybody."""
+        """Returns the agents of these trips that the model does not know; a pool scores anybody."""
         if not self.is_one:
             return [agent for agent in trips.agents if agent not in self.memories]
         name, _ = self.sole
@@ -561,7 +528,7 @@ class GpsTrips(World):
 
     @property
     def n_others(self) -> int:
-        """How many agents the model knows of where they go."""
+        """The number of agents that the popularity of places counts."""
         return len(self.popularity.agents)
 
     @property
@@ -578,10 +545,7 @@ class GpsTrips(World):
     def check(self, trips: Trajectories) -> Trajectories:
         """Returns the trips if they are GPS fixes."""
         if not trips.is_gps:
-            raise DataError(
-                f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
-                remedy="give trajectories of the kind it was fitted on",
-            )
+            raise self.of_another_kind(trips)
         return trips
 
     def order(self, trips: Trajectories) -> Array | None:
@@ -600,12 +564,12 @@ class GpsTrips(World):
         """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
         owners = self._owners(self.check(trips))
         featurized = many_agents.featurize(trips, owners, self.common, every)
-        distinct = list(dict.fromkeys(owners))
-        remembered = trips.isin(trip for _, memory in distinct for trip in memory.counts.trip_ids)
-        history = np.maximum(many_agents.histories(owners) - remembered, 0.0)
+        number = {owner: i for i, owner in enumerate(dict.fromkeys(owners))}
+        owner_of = np.array([number[owner] for owner in owners], np.int64)
+        remembered = trips.isin(trip for _, memory in number for trip in memory.counts.trip_ids)
+        history = np.maximum(np.array([memory.history for _, memory in number])[owner_of] - remembered, 0.0)
         history[np.isin(trips.agent_ids, self.unknown_agents(trips))] = 0.0
-        number = {owner: i for i, owner in enumerate(distinct)}
-        return Chunk.of_fixes(featurized, history, np.array([number[owner] for owner in owners], np.int64))
+        return Chunk.of_fixes(featurized, history, owner_of)
 
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
         """Returns one calibration for each memory, in the order in which a chunk's trips meet them."""
@@ -614,7 +578,7 @@ class GpsTrips(World):
         return [memory.scale(common).calibration() for _, memory in dict.fromkeys(owners)]
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""
+        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
         common, centre = self.common, None if near is None else centre_of(*near)
         if self.is_one:
             name, memory = self.sole
@@ -636,39 +600,21 @@ class GpsTrips(World):
             habitual = kept_ways(memory.kept, trip)
         return explain_fixes(scores, bounds, featurizer, trip.ids[0], habitual)
 
-    def zones(self, trips: Trajectories) -> list[Zone]:
-        """Returns the time zone in which each trip is told."""
-        homes = {agent: home for agent in trips.agents if (home := self.home(agent)) is not None}
-        return zones_of(trips, self.parameters.given_zone, homes)
-
-    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
-        """Returns when each trip began."""
-        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])}
-
-    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
-        """Returns when and where each fix is."""
-        when = as_moments(trips.columns["time"])
-        return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
-
-    def when(self, seconds: Sequence[float | None]) -> pl.Series:
-        """Returns times as a column of date-times in UTC."""
-        return as_moments(seconds)
-
     # ---------------------------------------------------------------- keeping
 
-    def pack(self) -> Packed:
+    def pack(self) -> dict[str, Any]:
         """Returns reward and configuration as a model file holds them."""
-        values = {
-            "featurizer_config": plain(self.config),
-            "context": plain(self.context),
+        return {
+            "featurizer_config": self.config,
+            "context": self.context,
             "aspect_weights": self.weights,
             "updates": self.updates,
             "is_one": self.is_one,
+            "reward": self.reward,
         }
-        return Packed.together([Packed(values, {}), pack_reward("reward", self.reward)])
 
     def parts(self) -> dict[str, bytes]:
-        """Returns how many agents go where, and which trips are anomalous, as a store keeps them."""
+        """Returns the popularity of places and the ids of anomalous trips, as a store keeps them."""
         return {**super().parts(), POPULARITY: pack_popularity(self.popularity)}
 
     def rows(self) -> Iterable[tuple[str, Row]]:
@@ -699,7 +645,7 @@ class GpsTrips(World):
         return world
 
     def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
-        """Writes the memories that were changed, and what else was; what others changed meanwhile stays."""
+        """Writes the changed memories and parts; changes that others have made meanwhile stay."""
         popularity, anomalous = self.popularity, self.anomalous
         for agent, row, before in self.memories.changes():
             change.put(agent, row, before)
@@ -715,7 +661,7 @@ class GpsTrips(World):
         if anomalous != self._anomalous_before:
             there_now = unpack_anomalous(store)
             anomalous = (there_now | (anomalous - self._anomalous_before)) - (self._anomalous_before - anomalous)
-            change.share(ANOMALOUS, pack_trip_ids(anomalous))
+            change.share(ANOMALOUS, pack_anomalous(anomalous))
 
         def committed() -> None:
             self.popularity, self.anomalous = popularity, anomalous

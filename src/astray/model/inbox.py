@@ -11,45 +11,33 @@ from astray.features.memory import Memory
 
 @dataclass(frozen=True)
 class ObservingConfig:
-    """Says when the model asks about flagged trips, and when it warns that habits drift."""
+    """Settings of when the model asks about flagged trips, and when it warns that habits drift."""
 
-    alike: float = 0.1  # share of what is new about two trips that alike ones have in common
-    together: int = 2  # alike trips, at least, that a question is about
-    tokens: float = 2.0  # at first; a question costs one
-    tokens_a_trip: float = 0.05  # that each trip adds
-    most_tokens: float = 5.0  # that may be saved up
-    most_waiting: int = 50  # trips that wait; the oldest leave
+    alike: float = 0.1  # two trips are alike if they share at least this much of what is new about them
+    together: int = 2  # the fewest alike trips of a question
+    tokens: float = 2.0  # of a new agent; a question costs one
+    tokens_a_trip: float = 0.05  # each trip adds this to the tokens
+    most_tokens: float = 5.0  # an agent saves up no more tokens
+    most_waiting: int = 50  # the most trips that wait; the oldest leave
     doubt: float = 2.0  # times the share of flagged trips lately: a trip is learned if its p-value is higher,
     most_doubt: float = 0.5  # or higher than this
-    lately: int = 20  # last trips of which it is known whether they were flagged
-    drifting: int = 5  # flagged trips among these, at least, that are a drift
+    lately: int = 20  # the inbox notes for this many last trips whether they were flagged
+    drifting: int = 5  # the fewest flagged trips among these that are a drift
 
 
 @dataclass(frozen=True, eq=False)
 class Inbox:
-    """Trips of an agent that were flagged and not learned from.
+    """Trips of an agent that were flagged and not learned from."""
 
-    Attributes
-    ----------
-    waiting, rejected
-        Those that nobody has spoken about, and those that proved not to be the agent's.
-    asked
-        The groups of waiting trips that a person was asked about and has not answered.
-    tokens
-        How many questions may be asked.
-    flags
-        Whether each of the last trips was flagged.
-    """
-
-    waiting: Memory = field(default_factory=Memory)
-    rejected: Memory = field(default_factory=Memory)
-    asked: tuple[tuple[TripId, ...], ...] = ()
-    tokens: float = ObservingConfig.tokens
-    flags: tuple[bool, ...] = ()
+    waiting: Memory = field(default_factory=Memory)  # trips that nobody has judged
+    rejected: Memory = field(default_factory=Memory)  # trips that proved not to be the agent's
+    asked: tuple[tuple[TripId, ...], ...] = ()  # groups of waiting trips that are open questions to a person
+    tokens: float = ObservingConfig.tokens  # how many questions the model may ask
+    flags: tuple[bool, ...] = ()  # whether each of the last trips was flagged
 
     @property
     def bits(self) -> int:
-        """The flags as a number: a leading one, then a bit for each flag."""
+        """The flags as a number: a leading 1, then a bit for each flag."""
         return int("1" + "".join("1" if flag else "0" for flag in self.flags), 2)
 
     def with_flag(self, flagged: bool, config: ObservingConfig) -> Inbox:
@@ -58,14 +46,14 @@ class Inbox:
         return replace(self, tokens=tokens, flags=(*self.flags, flagged)[-config.lately :])
 
     def without(self, trips: Collection[TripId]) -> Inbox:
-        """Returns the inbox without some waiting trips; a question about fewer than two of them is closed."""
+        """Returns the inbox without some waiting trips; closes a question that is left with fewer than two trips."""
         gone = set(trips)
         left = [(group, tuple(t for t in group if t not in gone)) for group in self.asked]
         asked = tuple(now for before, now in left if now == before or len(now) > 1)
         return replace(self, waiting=self.waiting.remove(gone), asked=asked)
 
     def reject(self, trips: Collection[TripId]) -> Inbox:
-        """Returns the inbox after waiting trips proved not to be the agent's; it refuses trips like them."""
+        """Returns the inbox after waiting trips proved not to be the agent's: it refuses trips like them."""
         proved = self.waiting.remove(set(self.waiting.trip_ids) - set(trips))
         return replace(self.without(trips), rejected=self.rejected.merge(proved))
 

@@ -1,8 +1,9 @@
 """Featurises, counts and measures the trips of many agents in one pass, each trip with its own agent's memory.
 
 One agent after the other would cost a few milliseconds each, however few the fixes, and a model may have a hundred
-thousand agents. Paths and steps, which do not depend on a memory, are computed for all together; only the counts are
-looked up agent by agent. Trips stand agent by agent, and those of an agent by where they begin (:func:`by_agent`).
+thousand agents. Paths and steps do not depend on a memory: they are computed for all agents together, and only the
+counts are looked up agent by agent. Trips are sorted by agent, and those of an agent by where they begin
+(:func:`by_agent`).
 """
 
 from __future__ import annotations
@@ -34,34 +35,26 @@ Owner = tuple[str, AgentMemory]
 T = TypeVar("T")
 P = TypeVar("P")
 
-WAY_POINTS = 32  # of a past way that is shown
-ENROL_FIXES = 100_000  # counted in one go
+WAY_POINTS = 32  # the points of a past way that an explanation shows
+ENROL_FIXES = 100_000  # the fixes that are counted together, about
 
 
 @dataclass(frozen=True)
 class _Projected(Projection):
-    """A projection of fixes whose metres are known already."""
+    """A projection of fixes whose metres are already known."""
 
     xy: Array = field(default_factory=lambda: np.zeros((0, 2)))
 
     def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
-        """The metres that are known."""
+        """Returns the known metres."""
         return np.asarray(self.xy, np.float64)
 
 
 def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, every: bool = False) -> Featurized:
     """Featurises trips, each with its owner's memory, as :meth:`Featurizer.featurize` does with one memory.
 
-    Parameters
-    ----------
-    trips
-        Trips, those of an agent next to each other.
-    owners
-        The agent and the memory that each trip is compared with; the same object for neighbours of one agent.
-    common
-        What all agents share.
-    every
-        Whether every fix becomes a row, or about one an interval. Only rows an interval apart give trip statistics.
+    The trips of an agent stand together, and have one owner object. With ``every``, every fix becomes a row, else about
+    one fix in an interval; only these give trip statistics.
     """
     config = common.featurizer
     frames = [memory.frame_of(common, centre) for (_, memory), centre in zip(owners, centres(trips), strict=True)]
@@ -73,7 +66,7 @@ def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, ever
     counts, last = Memory(), None
     for (agent, memory), frame, run in _runs(owners, frames):
         if memory is not last:
-            # Of many agents a copy: the tables of look-ups of all of them would take much room.
+            # A copy for each of many agents: their look-up tables, kept for all, would take much room.
             counts, last = memory.counts if memory.frame is not None else replace(memory.counts), memory
         featurizer = replace(memory, counts=counts).featurizer(agent, common, frame.projection)
         here = steps[slice(*np.searchsorted(steps.trip, [run.start, run.stop]))]
@@ -92,7 +85,7 @@ def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, ever
 
 
 def count(trips: Trajectories, common: Common) -> dict[str, Memory]:
-    """Counts the trips of each agent alone, in the order of time; the trips of an agent stand together."""
+    """Counts the trips of each agent alone; the trips of an agent must stand together."""
     found: dict[str, Memory] = {}
     for chunk in chunks(trips.lengths, ENROL_FIXES):
         part = trips[chunk]
@@ -130,12 +123,6 @@ def _together(scales: Sequence[tuple[int, Location]]) -> Location | None:
     return Location(*(sum(n * s[i] for n, s in scales) / total for i in (0, 1))) if scales else None
 
 
-def histories(owners: Sequence[Owner]) -> NDArray[np.float64]:
-    """Returns the history behind each trip, by its owner."""
-    lengths = [(memory.history, run) for (_, memory), _, run in _runs(owners, [None] * len(owners))]
-    return np.concatenate([np.full(run.stop - run.start, history) for history, run in lengths] or [np.zeros(0)])
-
-
 def _projected(trips: Trajectories, frames: Sequence[Frame]) -> Projection:
     lat, lon = trips.columns["lat"], trips.columns["lon"]
     parts = []
@@ -155,7 +142,7 @@ def _runs(owners: Sequence[T], places: Sequence[P]) -> Iterator[tuple[T, P, slic
 
 
 def ways_of(memory: AgentMemory, common: Common, most: int) -> list[Degrees]:
-    """Returns the last ways of an agent, to be shown: the longest path of each kept trip, in a few points."""
+    """Returns the last ways of an agent to show: the longest path of each kept trip, in a few points."""
     found: list[Degrees] = []
     n = 0 if memory.kept is None else len(memory.kept)
     for i in range(max(n - most, 0), n):
@@ -204,13 +191,13 @@ def runs(trips: Trajectories) -> Iterator[tuple[str, slice]]:
 def enrol(
     trips: Trajectories, known: Callable[[str], AgentMemory | None], common: Common
 ) -> Iterator[tuple[str, AgentMemory]]:
-    """Yields each agent with its memory after these trips were counted; the memory is still to be measured.
+    """Yields each agent with its memory after counting these trips; the memory is not measured yet.
 
     An agent that is not ``known`` begins with a blank memory.
     """
     ordered = trips[by_agent(trips)]
     blank = AgentMemory.blank(common)
-    # Some agents at a time, so that no more than they take is held.
+    # Some agents at a time, to bound the memory that this takes.
     whole = list(runs(ordered))
     sizes = np.array([ordered.offsets[run.stop] - ordered.offsets[run.start] for _, run in whole], np.int64)
     for some in chunks(sizes, ENROL_FIXES):
@@ -222,7 +209,7 @@ def enrol(
 
 
 def _grown(memory: AgentMemory, trips: Trajectories, counted: Memory | None, common: Common) -> AgentMemory:
-    """Returns a memory with further trips; those that another process has added meanwhile are left out."""
+    """Returns a memory with further trips, without those that another process has added meanwhile."""
     known = trips.isin(memory.counts.trip_ids)
     if known.all():
         return memory
@@ -230,7 +217,7 @@ def _grown(memory: AgentMemory, trips: Trajectories, counted: Memory | None, com
     counted = None if counted is None else counted.remove(memory.counts.trip_ids)
     when, zone, counts = started(trips), memory.zone, memory.counts
     first = min(range(len(when)), key=when.__getitem__)
-    # Its first trip, in the order of time, says where an agent lives, whenever that trip came.
+    # The first trip in the order of time says where an agent lives, whenever that trip came in.
     if zone is None or not len(counts) or when[first] < (counts.times[0], counts.trip_ids[0].trajectory):
         zone = home_of(trips[first : first + 1])
     grown = memory if counted is None else memory.with_counts(counts.merge(counted))

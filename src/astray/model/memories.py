@@ -1,10 +1,9 @@
-"""The memories of a model, by agent: read when they are asked for, and held until they are saved if they changed."""
+"""The memories of a model, by agent: read when somebody asks for them; changed ones are held until they are saved."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import replace
 from functools import cached_property
@@ -13,10 +12,10 @@ from astray.core.errors import ModelFileError
 from astray.core.zones import Zone
 from astray.model.agent_memory import AgentMemory
 from astray.model.memory_bytes import MemoryCodec
-from astray.model.store import Entry, Row, Store
+from astray.model.store import Row, Store
 
-HELD_BYTES = 256 << 20  # of changed memories that are held in memory; others wait on the disk until they are saved
-READY_BYTES = 32 << 20  # of unchanged memories that stay in memory after they were read
+HELD_BYTES = 256 << 20  # the most bytes of changed memories in memory; others wait on the disk until they are saved
+READY_BYTES = 32 << 20  # the most bytes of unchanged memories that stay in memory after they were read
 
 Measure = Callable[[str, AgentMemory], AgentMemory]
 
@@ -25,28 +24,22 @@ class Memories(MutableMapping[str, AgentMemory]):
     """Maps agents to what the model knows of them.
 
     A memory is read from the store when somebody asks for it. Changed memories are held apart from the store until
-    they are saved: up to :data:`HELD_BYTES` in memory, the others in a temporary file without a name.
-
-    Parameters
-    ----------
-    codec
-        Writes memories as bytes and reads them back.
-    measure
-        Scores the trips of a memory whose counts have changed; called when somebody asks for that memory.
-    store
-        Where the memories are kept; None if they were never saved.
+    they are saved: up to :data:`HELD_BYTES` in memory, the others in a temporary file without a name. If the counts of
+    a memory have changed, ``measure`` scores its trips when somebody asks for it.
     """
 
     def __init__(self, codec: MemoryCodec, measure: Measure, store: Store | None = None) -> None:
         self.codec, self.measure, self.store = codec, measure, store
         self._lock = threading.RLock()  # several threads may score
-        self._ready: OrderedDict[str, AgentMemory] = OrderedDict()
-        self._ready_bytes = 0
+        self.discard()
+
+    def discard(self) -> None:
+        """Drops all changes: the memories are again as the store has them."""
+        self._ready = _Held()
         self._clear()
 
     def _clear(self) -> None:
-        self._changed: OrderedDict[str, AgentMemory] = OrderedDict()
-        self._changed_bytes = 0
+        self._changed = _Held()
         self._waiting = _Waiting()
         self._gone: set[str] = set()
         self._known_as: dict[str, bytes | None] = {}  # checksums of the changed memories before the change
@@ -76,28 +69,23 @@ class Memories(MutableMapping[str, AgentMemory]):
         if entry is None:
             return None
         if agent in self._ready and self._known_as.get(agent) == entry.checksum:
-            self._ready.move_to_end(agent)
+            self._keep_ready(agent, self._ready[agent])
             return self._ready[agent]
         found = self.store.read(agent)
         if found is None:
             return None
-        memory = self._as_of_this_model(self._unpacked(agent, found[0]), found[1])
-        self._known_as[agent] = found[1].checksum
+        data, entry = found
+        memory = self._unpacked(agent, data)
+        if entry.version != self.store.version:  # the reward of another model gave its trips their scores
+            memory = replace(memory, measured=False)
+        self._known_as[agent] = entry.checksum
         self._keep_ready(agent, memory)
         return memory
 
-    def _as_of_this_model(self, memory: AgentMemory, entry: Entry) -> AgentMemory:
-        """Returns a memory that must be measured again, if the reward of another model gave its trips their scores."""
-        is_current = self.store is None or entry.version == self.store.version
-        return memory if is_current else replace(memory, measured=False)
-
     def _keep_ready(self, agent: str, memory: AgentMemory) -> None:
-        self._ready_bytes += memory.nbytes
-        if agent in self._ready:
-            self._ready_bytes -= self._ready.pop(agent).nbytes
         self._ready[agent] = memory
-        while self._ready_bytes > READY_BYTES and len(self._ready) > 1:
-            self._ready_bytes -= self._ready.popitem(last=False)[1].nbytes
+        while self._ready.nbytes > READY_BYTES and len(self._ready) > 1:
+            self._ready.pop(next(iter(self._ready)))
 
     def _unpacked(self, agent: str, data: bytes) -> AgentMemory:
         try:
@@ -108,36 +96,24 @@ class Memories(MutableMapping[str, AgentMemory]):
 
     def __setitem__(self, agent: str, memory: AgentMemory) -> None:
         self._note(agent)
-        if agent in self._changed:
-            self._changed_bytes -= self._changed.pop(agent).nbytes
         self._changed[agent] = memory
-        self._changed_bytes += memory.nbytes
-        if self._changed_bytes > HELD_BYTES:
-            self._put_aside()
+        if self._changed.nbytes > HELD_BYTES:
+            self._waiting.put((name, self.codec.row(changed)) for name, changed in self._changed.items())
+            self._changed = _Held()
 
     def _note(self, agent: str) -> None:
         """Notes what the store held when a memory is changed for the first time."""
         if agent in self._gone or self._is_changed(agent):
             return
-        memory = self._ready.pop(agent, None)
-        if memory is not None:
-            self._ready_bytes -= memory.nbytes
-        elif agent not in self._known_as:
+        if self._ready.pop(agent) is None and agent not in self._known_as:
             entry = None if self.store is None else self.store.entry(agent)
             self._known_as[agent] = None if entry is None else entry.checksum
-
-    def _put_aside(self) -> None:
-        """Moves the changed memories to the temporary file."""
-        self._waiting.put((agent, self.codec.row(memory)) for agent, memory in self._changed.items())
-        self._changed.clear()
-        self._changed_bytes = 0
 
     def __delitem__(self, agent: str) -> None:
         if agent not in self:
             raise KeyError(agent)
         self._note(agent)
-        if agent in self._changed:
-            self._changed_bytes -= self._changed.pop(agent).nbytes
+        self._changed.pop(agent)
         self._waiting.remove(agent)
         self._gone.add(agent)
 
@@ -216,12 +192,6 @@ class Memories(MutableMapping[str, AgentMemory]):
             assert memory is not None
             yield agent, self.codec.row(memory), self._known_as.get(agent)
 
-    def discard(self) -> None:
-        """Drops all changes: the memories are again as the store has them."""
-        self._ready.clear()
-        self._ready_bytes = 0
-        self._clear()
-
     def everybody(self) -> Iterator[tuple[str, Row]]:
         """Yields all rows, sorted by name; unchanged ones as the store has them."""
         changed = self.changed
@@ -243,7 +213,7 @@ class Memories(MutableMapping[str, AgentMemory]):
         return entry.row(data)
 
     def saved(self, store: Store) -> None:
-        """Goes on with a store to which all changes were written."""
+        """Notes that all changes were written to a store, which keeps the memories from now on."""
         if store is not self.store:
             self.store = store
             self.discard()
@@ -257,6 +227,23 @@ class Memories(MutableMapping[str, AgentMemory]):
             if entry is not None:
                 self._known_as[agent] = entry.checksum
                 self._keep_ready(agent, memory)
+
+
+class _Held(dict[str, AgentMemory]):
+    """Memories by agent, the one that was set last at the end, and the bytes that they take."""
+
+    nbytes = 0
+
+    def __setitem__(self, agent: str, memory: AgentMemory) -> None:
+        self.pop(agent)
+        super().__setitem__(agent, memory)
+        self.nbytes += memory.nbytes
+
+    def pop(self, agent: str) -> AgentMemory | None:  # type: ignore[override]
+        """Takes a memory out and returns it; None if it is not there."""
+        memory = super().pop(agent, None)
+        self.nbytes -= 0 if memory is None else memory.nbytes
+        return memory
 
 
 class _Waiting:

@@ -1,10 +1,12 @@
-"""An agent's memory as bytes: what a row of a model file holds."""
+"""Turns into bytes, and back, what a store keeps: the memory of each agent, and the places that all agents share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,41 +19,50 @@ from astray.core.zones import Zone
 from astray.features.familiarity import Frame
 from astray.features.featurizer import FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
+from astray.features.popularity import Counted, Popularity, Visits
 from astray.irl.shared import Reward
 from astray.model.agent_memory import COARSE, FINE, AgentMemory
 from astray.model.array_bytes import (
     KEYS,
     POSTINGS,
     TEXTS,
+    TRIP_IDS,
     as_postings,
     as_rising,
     as_texts,
+    as_trip_ids,
     pack_arrays,
     postings,
     rising,
     texts,
+    trip_ids,
     unpack_arrays,
 )
 from astray.model.inbox import Inbox, flags_of
-from astray.model.store import Row
+from astray.model.store import ANOMALOUS, POPULARITY, Row, Store
 from astray.scoring.normality import Location
 from astray.scoring.own_scale import OwnScores
 
 Array = NDArray[Any]
 
-_NAMED_KEYS = (*TEXTS, *TEXTS, np.float64, np.uint32, *KEYS)  # trips that wait, or that were rejected
+_NAMED_KEYS = (*TRIP_IDS, np.float64, np.uint32, *KEYS)  # trips that wait, or that were rejected
 _KEPT = (np.uint32, np.uint32, np.int64, np.int64, np.int64)  # which trips, how many fixes, time, lat, lon
-_FRAME = 3  # latitude and longitude of its centre, and the offset of local time
-_MEMORY = (
-    *(np.float64, np.int64, np.float64),  # numbers, bits and the frame
-    *(*TEXTS, np.uint32, np.float64, *POSTINGS),  # the counts; of a pool also whose each trip is
-    np.float32,  # scores
-    *_KEPT,
-    *KEYS,  # cells
-    *_NAMED_KEYS,
-    *_NAMED_KEYS,
-    np.uint8,  # the rest, as JSON
-)
+_PARTS = {
+    "numbers": (np.float64,),
+    "bits": (np.int64,),
+    "frame": (np.float64,),
+    "ids": TRIP_IDS,
+    "times": (np.float64,),
+    "postings": POSTINGS,
+    "scores": (np.float32,),
+    "kept": _KEPT,
+    "cells": KEYS,
+    "waiting": _NAMED_KEYS,
+    "rejected": _NAMED_KEYS,
+    "rest": (np.uint8,),  # as JSON
+}
+"""The parts of a memory, in their order, with the types of their arrays."""
+MEMORY = tuple(dtype for dtypes in _PARTS.values() for dtype in dtypes)
 
 
 @dataclass(frozen=True)
@@ -83,75 +94,59 @@ class MemoryCodec:
 
     def pack(self, memory: AgentMemory) -> bytes:
         """Returns a memory as bytes."""
-        counts, inbox, step = memory.counts, memory.inbox, memory.own.step
-        pool, whose = _pack_pool(memory)
+        counts, inbox, step, kept = memory.counts, memory.inbox, memory.own.step, memory.kept
         rest: dict[str, Any] = {
             "zone": str(memory.zone or ""),
             "asked": [[list(trip) for trip in group] for group in inbox.asked],
             "suspects": [list(trip) for trip in memory.suspects],
-            "pool": pool,
         }
-        kept = memory.kept
         if kept is not None and any(self.context):
             numeric, categorical = self.context
             rest["numbers"] = {name: kept.context[name].astype(float).tolist() for name in numeric}
             rest["texts"] = {name: kept.context[name].astype(str).tolist() for name in categorical}
-        frame = (
-            ()
-            if memory.frame is None
-            else (memory.frame.projection.lat, memory.frame.projection.lon, memory.frame.utc_offset)
-        )
-        arrays = [
-            np.array([*(step or (np.nan, np.nan)), inbox.tokens], np.float64),
-            np.array([inbox.bits, memory.measured], np.int64),
-            np.array(frame, np.float64),
-            *texts(trip.trajectory for trip in counts.trip_ids),
-            whose,
-            counts.times,
-            *postings(counts.keys, counts.trips),
-            memory.own.of_aspects(self.aspects).reshape(-1),
-            *_pack_kept(memory),
-            rising(memory.cells),
-            *_pack_named(inbox.waiting),
-            *_pack_named(inbox.rejected),
-            np.frombuffer(json.dumps(rest, separators=(",", ":"), allow_nan=False).encode(), np.uint8),
-        ]
-        return pack_arrays(arrays)
+        frame = memory.frame
+        place = [] if frame is None else [frame.projection.lat, frame.projection.lon, frame.utc_offset]
+        parts: dict[str, Sequence[Array]] = {
+            "numbers": [np.array([*(step or (np.nan, np.nan)), inbox.tokens], np.float64)],
+            "bits": [np.array([inbox.bits, memory.measured], np.int64)],
+            "frame": [np.array(place, np.float64)],
+            "ids": trip_ids(counts.trip_ids),
+            "times": [counts.times],
+            "postings": postings(counts.keys, counts.trips),
+            "scores": [memory.own.of_aspects(self.aspects).reshape(-1)],
+            "kept": _pack_kept(memory),
+            "cells": [rising(memory.cells)],
+            "waiting": _pack_named(inbox.waiting),
+            "rejected": _pack_named(inbox.rejected),
+            "rest": [np.frombuffer(json.dumps(rest, separators=(",", ":"), allow_nan=False).encode(), np.uint8)],
+        }
+        return pack_arrays([array for name in _PARTS for array in parts[name]])
 
     # ---------------------------------------------------------------- reading
 
     def unpack(self, data: bytes) -> AgentMemory:
         """Returns the memory that :meth:`pack` wrote; raises ``ValueError`` if the bytes hold none."""
-        parts = iter(unpack_arrays(data, _MEMORY))
-
-        def take(n: int) -> list[Array]:
-            return [next(parts) for _ in range(n)]
-
-        numbers, bits, place = take(3)
-        frame = _unpack_frame(place)
+        arrays = iter(unpack_arrays(data, MEMORY))
+        parts = {name: list(islice(arrays, len(dtypes))) for name, dtypes in _PARTS.items()}
+        (numbers,), (bits,), (place,), (times,) = (parts[name] for name in ("numbers", "bits", "frame", "times"))
+        (scores,), (cells,), (text,) = (parts[name] for name in ("scores", "cells", "rest"))
         if len(numbers) != 3 or len(bits) != 2 or bits[0] < 1 or bits[1] not in (0, 1) or not np.isfinite(numbers[2]):
             raise ValueError("its numbers are not those of an agent")
-        names, (whose, times) = as_texts(take(2)), take(2)
-        n, posted = len(names), take(3)
-        (scores,), kept, (cells,), waiting, rejected, (text,) = (take(k) for k in (1, 5, 1, 7, 7, 1))
-        rest = json.loads(text.tobytes())
-        if len(times) != n or not np.isfinite(times).all():
+        frame, rest, ids = _unpack_frame(place), json.loads(text.tobytes()), as_trip_ids(parts["ids"])
+        if len(times) != len(ids) or not np.isfinite(times).all():
             raise ValueError("its trips do not fit together")
-        ids = tuple(map(TripId, _whose(n, whose, rest["pool"]), names))
-        if len(set(ids)) < n:
-            raise ValueError("its trips do not fit together")
-        counts = Memory(ids, times, *as_postings(posted, n), self.forgetting)
+        counts = Memory(ids, times, *as_postings(parts["postings"], len(ids)), self.forgetting)
         inbox = Inbox(
-            _unpack_named(waiting),
-            _unpack_named(rejected),
+            _unpack_named(parts["waiting"]),
+            _unpack_named(parts["rejected"]),
             tuple(_trip_ids(group) for group in rest["asked"]),
             float(numbers[2]),
             flags_of(int(bits[0])),
         )
         return AgentMemory(
             counts,
-            self._unpack_kept(counts, kept, frame, rest),
-            self._own(scores, n, numbers[:2]),
+            self._unpack_kept(counts, parts["kept"], frame, rest),
+            self._unpack_own(scores, len(ids), numbers[:2]),
             bool(bits[1]),
             inbox,
             as_rising(cells),
@@ -160,7 +155,7 @@ class MemoryCodec:
             _trip_ids(rest["suspects"]),
         )
 
-    def _own(self, scores: Array, n: int, step: Array) -> OwnScores:
+    def _unpack_own(self, scores: Array, n: int, step: Array) -> OwnScores:
         if len(scores) != n * 2 * self.aspects or (np.isnan(step).any() and not np.isnan(step).all()):
             raise ValueError("its scores are not one for each trip")
         location = None if np.isnan(step).any() else Location(*step.tolist())
@@ -198,23 +193,6 @@ class MemoryCodec:
         return Trajectories.unchecked({"time": time, "lat": lat, "lon": lon}, offsets, agents, names, context)
 
 
-def _pack_pool(memory: AgentMemory) -> tuple[list[str], Array]:
-    """Returns the agents whose trips these are and, where they are several, the number of each trip's agent."""
-    agents = list(dict.fromkeys(trip.agent for trip in memory.counts.trip_ids))
-    if len(agents) < 2:
-        return agents, np.zeros(0, np.uint32)
-    number = {agent: i for i, agent in enumerate(agents)}
-    return agents, np.array([number[trip.agent] for trip in memory.counts.trip_ids], np.uint32)
-
-
-def _whose(n: int, whose: Array, pool: Sequence[str]) -> Iterator[str]:
-    if len(pool) == 1 and not len(whose):
-        return iter([str(pool[0])] * n)
-    if len(whose) != n or (n and whose.max() >= len(pool)):
-        raise ValueError("its trips are of agents that it does not name")
-    return (str(pool[i]) for i in whose.tolist())
-
-
 def _pack_kept(memory: AgentMemory) -> list[Array]:
     kept = memory.kept
     if kept is None:
@@ -226,7 +204,7 @@ def _pack_kept(memory: AgentMemory) -> list[Array]:
 
 
 def _unpack_frame(numbers: Array) -> Frame | None:
-    if len(numbers) not in (0, _FRAME) or not np.isfinite(numbers).all():
+    if len(numbers) not in (0, 3) or not np.isfinite(numbers).all():
         raise ValueError("its frame is not a place and a local time")
     if not len(numbers):
         return None
@@ -239,24 +217,75 @@ def _trip_ids(pairs: Sequence[Sequence[str]]) -> tuple[TripId, ...]:
 
 
 def _pack_named(memory: Memory) -> list[Array]:
-    """Packs trips that wait or were rejected: their names, times and keys."""
+    """Packs trips that wait or were rejected: their ids, times and keys."""
+    sizes = np.bincount(memory.trips, minlength=len(memory)).astype(np.uint32)
     keys = memory.keys[np.argsort(memory.trips, kind="stable")]
-    return [
-        *texts(trip.agent for trip in memory.trip_ids),
-        *texts(trip.trajectory for trip in memory.trip_ids),
-        memory.times,
-        np.bincount(memory.trips, minlength=len(memory)).astype(np.uint32),
-        keys,
-    ]
+    return [*trip_ids(memory.trip_ids), memory.times, sizes, keys]
 
 
 def _unpack_named(arrays: Sequence[Array]) -> Memory:
-    agents, trajectories = as_texts(arrays[:2]), as_texts(arrays[2:4])
-    times, sizes, keys = arrays[4:]
-    if len({len(agents), len(trajectories), len(times), len(sizes)}) > 1 or sizes.sum(dtype=np.int64) != len(keys):
-        raise ValueError("its waiting trips do not fit together")
-    ids = list(map(TripId, agents, trajectories))
-    if len(set(ids)) < len(ids) or not np.isfinite(times).all():
+    ids, (times, sizes, keys) = as_trip_ids(arrays[:4]), arrays[4:]
+    fits = len(ids) == len(times) == len(sizes) and sizes.sum(dtype=np.int64) == len(keys)
+    if not fits or not np.isfinite(times).all():
         raise ValueError("its waiting trips do not fit together")
     cut = np.split(keys, np.cumsum(sizes)[:-1]) if len(ids) else []
     return Memory().add(dict(zip(ids, cut, strict=True)), dict(zip(ids, times.tolist(), strict=True)))
+
+
+# -------------------------------------------------------------------- what all agents share
+
+_COUNTED = (*KEYS, np.uint32, np.int64)  # cells, how many agents go there, how many agents there are
+_BY_NAME = (*TEXTS, np.float64, *POSTINGS)  # agents, and where each of them goes
+
+
+def pack_popularity(popularity: Popularity) -> bytes:
+    """Packs how many agents go where: with the agents' names where they are known, else as counts."""
+    agents = popularity.agents
+    counted = agents.counted if isinstance(agents, Visits) else Counted()
+    named = Memory[str]() if isinstance(agents, Visits) else agents
+    return pack_arrays(
+        [
+            np.array([isinstance(agents, Visits)], np.uint8),
+            *(rising(counted.keys), counted.agents.astype(np.uint32), np.array([counted.total], np.int64)),
+            *(*texts(named.trip_ids), named.times, *postings(named.keys, named.trips)),
+        ]
+    )
+
+
+def unpack_popularity(store: Store, config: FeaturizerConfig) -> Popularity:
+    """Reads how many agents go where."""
+    with _checked(store):
+        is_counted, *arrays = unpack_arrays(store.shared(POPULARITY), (np.uint8, *_COUNTED, *_BY_NAME))
+        if len(is_counted) != 1:
+            raise ValueError("it does not say how agents are counted")
+        if is_counted[0]:
+            return Popularity(config.popularity, Visits(_unpack_counted(*arrays[:3])))
+        names, times = as_texts(arrays[3:5]), arrays[5]
+        if len(set(names)) < len(names) or len(times) != len(names):
+            raise ValueError("its agents do not fit together")
+        return Popularity(config.popularity, Memory(tuple(names), times, *as_postings(arrays[6:], len(names))))
+
+
+def _unpack_counted(steps: Array, agents: Array, total: Array) -> Counted:
+    if len(steps) != len(agents) or len(total) != 1 or not 0 <= total[0] < 2**31 or (agents > total[0]).any():
+        raise ValueError("it does not say how many agents have been where")
+    return Counted(as_rising(steps), agents.astype(np.int32), int(total[0]))
+
+
+def pack_anomalous(trips: Iterable[TripId]) -> bytes:
+    """Packs the ids of the trips that proved anomalous."""
+    return pack_arrays(trip_ids(sorted(trips)))
+
+
+def unpack_anomalous(store: Store) -> frozenset[TripId]:
+    """Reads the ids of the trips that proved anomalous."""
+    with _checked(store):
+        return frozenset(as_trip_ids(unpack_arrays(store.shared(ANOMALOUS), TRIP_IDS)))
+
+
+@contextmanager
+def _checked(store: Store) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise store.wrong(f"its parts do not fit together ({error})") from error

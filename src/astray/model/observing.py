@@ -1,10 +1,10 @@
 """Learns from one trip after another: normal trips are remembered, flagged ones wait for a person.
 
-A trip that was not flagged is remembered after it was scored. A flagged one waits in the inbox. When several waiting
+The model remembers a trip that was not flagged after scoring it. A flagged trip waits in the inbox. If several waiting
 trips share what is new about them, that is either a new habit or somebody else who has come to stay. Only a person can
-tell, so the model asks a question, never more often than the agent has tokens for; it learns nothing flagged unasked.
-Not all of somebody else's trips are flagged, and each one that is learned makes the next one normal. So the more trips
-were flagged lately, the more normal a trip must be to be learned; a trip in doubt waits, too.
+tell, so the model asks a question, as often as the agent has tokens for; it never learns a flagged trip unasked.
+Not all of somebody else's trips are flagged, and each one that the model learns makes the next one normal. So the more
+trips were flagged lately, the more normal a trip must be to be learned; a trip in doubt waits, too.
 
 Everything here is a function of an agent's memory and of what all agents share.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +32,11 @@ from astray.scoring.own_scale import OwnScale, OwnScores, SeenTrips, see, step_l
 Array = NDArray[Any]
 
 LEARNED, WAITING, REFUSED, KNOWN = "learned", "waiting", "refused", "known"
-"""What became of a trip: it is remembered; it waits; it resembles a rejected trip; the model knew it before."""
+"""What became of a trip: the model remembers it; it waits; it resembles a rejected trip; the model knew it before."""
 
 
 class Question(NamedTuple):
-    """Is this a new habit? Asked about flagged trips of one agent that are alike."""
+    """Asks whether flagged trips of one agent that are alike are a new habit."""
 
     agent: str
     trips: tuple[TripId, ...]
@@ -61,12 +60,13 @@ class Observed(NamedTuple):
     Attributes
     ----------
     table
-        One row a trip: agent, trajectory, score, p_value, and what it became: ``learned``, ``waiting``, ``refused`` (it
-        resembles a trip that was not the agent's, or has no usable fix) or ``known`` (the model knew it before).
+        One row for each trip: agent, trajectory, score, p_value, and what it became: ``learned``, ``waiting``,
+        ``refused`` (it resembles a trip that was not the agent's, or has no usable fix) or ``known`` (the model knew it
+        before).
     questions
         What the model asks a person.
     drift
-        A warning for each agent of whom many trips in a row were flagged.
+        A warning for each agent with many flagged trips among its last ones.
     """
 
     table: pl.DataFrame
@@ -80,7 +80,7 @@ def questions_of(agent: str, memory: AgentMemory) -> tuple[Question, ...]:
 
 
 def drift_of(agent: str, memory: AgentMemory, config: ObservingConfig) -> str:
-    """Returns a warning if more of the last trips were flagged than of normal ones would be, else an empty text."""
+    """Returns a warning if more of the last trips were flagged than normal trips would be, else an empty text."""
     flags = memory.inbox.flags
     if len(flags) < config.lately or sum(flags) < config.drifting:
         return ""
@@ -105,24 +105,16 @@ def observe(
     outcomes: dict[int, Outcome] = {}
     for i in np.argsort(start, kind="stable").tolist():
         trip = trips[i : i + 1]
-        memory, outcomes[i] = observe_trip(agent, memory, common, trip, partial(level, trip))
+        featurizer = _featurizer(agent, memory, common, trip)
+        prepared, history = featurizer.prepare(trip), featurizer.memory.history
+        seen = see(featurizer.rows(prepared), featurizer, common.reward, common.scaling)
+        calibration = OwnScale(common.reward, common.weights, memory.own, history, common.scaling).calibration()
+        scored = trip_normality(seen.rewards[0], calibration)
+        score, p_value = float(scored.score[0]), float(scored.p_value[0])
+        flagged = score <= level(trip, calibration)
+        memory, became = _take(memory, common, featurizer, prepared, seen, flagged, p_value)
+        outcomes[i] = Outcome(trip.ids[0], score, p_value, became)
     return memory, [outcomes[i] for i in range(len(trips))]
-
-
-def observe_trip(
-    agent: str, memory: AgentMemory, common: Common, trip: Trajectories, level: Callable[[Calibration], float]
-) -> tuple[AgentMemory, Outcome]:
-    """Scores one trip, then learns from it, lets it wait or refuses it."""
-    featurizer = _featurizer(agent, memory, common, trip)
-    prepared = featurizer.prepare(trip)
-    seen = see(featurizer.rows(prepared), featurizer, common.reward, common.scaling)
-    calibration = OwnScale(
-        common.reward, common.weights, memory.own, featurizer.memory.history, common.scaling
-    ).calibration()
-    scored = trip_normality(seen.rewards[0], calibration)
-    score, p_value = float(scored.score[0]), float(scored.p_value[0])
-    memory, became = _take(memory, common, featurizer, prepared, seen, score <= level(calibration), p_value)
-    return memory, Outcome(trip.ids[0], score, p_value, became)
 
 
 def take_trip(
@@ -157,7 +149,7 @@ def answer(memory: AgentMemory, trips: Sequence[TripId], mine: bool) -> AgentMem
 
 
 def _featurizer(agent: str, memory: AgentMemory, common: Common, trip: Trajectories) -> Featurizer:
-    # Of a copy of the counts: what they keep ready for look-ups would be larger than themselves.
+    # A copy of the counts: the look-up tables that counts keep are larger than the counts.
     of = replace(memory, counts=replace(memory.counts))
     return of.featurizer(agent, common, centres(trip)[0])
 
@@ -189,7 +181,7 @@ def _take(
 
 
 def _doubt(memory: AgentMemory, config: ObservingConfig) -> float:
-    """Returns the p-value that a trip must exceed to be learned: the more was flagged lately, the higher."""
+    """Returns the p-value that a trip must exceed to be learned: the more trips were flagged lately, the higher."""
     return min(config.doubt * sum(memory.inbox.flags) / config.lately, config.most_doubt)
 
 
@@ -203,7 +195,7 @@ def _learn(memory: AgentMemory, common: Common, featurizer: Featurizer, one: Mem
 
 
 def _ask(memory: AgentMemory, featurizer: Featurizer, name: TripId, new: Array, config: ObservingConfig) -> AgentMemory:
-    """Asks about the waiting trips that are like this one, if there are any, and tokens."""
+    """Asks about the waiting trips that are like this one, if there are enough of them and the agent has tokens."""
     inbox = memory.inbox
     group = tuple(
         trip
@@ -221,7 +213,7 @@ def _ask(memory: AgentMemory, featurizer: Featurizer, name: TripId, new: Array, 
 
 
 def _novel(featurizer: Featurizer, one: Memory) -> Array:
-    """Returns what is new about a trip: the keys that no remembered trip has."""
+    """Returns what is new about a trip: its keys that no remembered trip has."""
     return np.unique(one.keys[featurizer.memory.counts(one.keys) == 0])
 
 

@@ -1,4 +1,4 @@
-"""Finds runs that overlap: the same steps in two runs are one piece of evidence, not two."""
+"""Finds runs that overlap: the same steps in two runs are evidence once, not twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def warn_of_overlap(runs: Trajectories) -> None:
     if shared > SHARE:
         one, other = (str(runs.ids[i]) for i in example)
         warnings.warn(
-            f"{shared:.0%} of the steps stand in two runs or more, such as {one} and {other}. Held-out runs are then "
+            f"{shared:.0%} of the steps are in two runs or more, such as {one} and {other}. Held-out runs are then "
             "learned from as well, and p-values promise too much. Cut a recording into runs that do not overlap",
             OverlapWarning,
             stacklevel=6,  # where fit was called

@@ -1,4 +1,4 @@
-"""Values and arrays as bytes: safetensors with a JSON header, versioned and checked; no pickle, no torch.
+"""Packs values and arrays into bytes: safetensors with a JSON header, versioned and checked; no pickle, no torch.
 
 The safetensors library lays out the arrays. Their header holds one entry, ``astray``: the version of the format, the
 kind of contents, their plain values, and a checksum over these and every array. Bytes that are cut, damaged or newer
@@ -13,10 +13,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +26,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from astray.core.atomic import replacing
 from astray.core.errors import ModelFileError
-from astray.model.plain_values import plain, restore
+from astray.model.plain_values import check_offsets, check_shape, plain, restore, restore_array, unpack_text
 
 Array = NDArray[Any]
 FilePath = str | os.PathLike[str]
 
-VERSION = 5
+VERSION = 6
 _ENTRY = "astray"
-_DTYPES = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "I64": np.int64,
-    "U64": np.uint64,
-    "I32": np.int32,
-    "U32": np.uint32,
-    "I8": np.int8,
-    "U8": np.uint8,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,80 +43,58 @@ class Contents:
     kind: str
     values: Mapping[str, Any]
     arrays: Mapping[str, Array]
+    path: str = ""  # of these values among all, which the names of their arrays begin with
 
     def value(self, name: str, hint: Any) -> Any:
-        """Returns a plain value as the type that it had: a number, a text, a configuration."""
+        """Returns a value as the type that it had: a number, a text, a dataclass, with the arrays in it."""
         if name not in self.values:
             raise self.wrong(f"{name} is missing")
-        try:
-            return restore(hint, self.values[name])
-        except (TypeError, ValueError) as error:
-            raise self.wrong(f"{name}: {error}") from error
+        with self.fitting_together(name):
+            return restore(hint, self.values[name], self.arrays, self.path + name)
 
     def within(self, name: str) -> Contents:
-        """Returns the same contents with the values under ``name`` in place of all values."""
-        return replace(self, values=self.value(name, dict[str, Any]))
+        """Returns the same contents with the values and arrays under ``name`` in place of all."""
+        return replace(self, values=self.value(name, dict[str, Any]), path=f"{self.path}{name}.")
 
-    def array(
-        self, name: str, dtype: DTypeLike, *shape: int | None, gaps: bool = False, unbounded: bool = False
-    ) -> Array:
+    def array(self, name: str, dtype: DTypeLike, *shape: int | None, unbounded: bool = False) -> Array:
         """Returns an array of this type and shape; None stands for any length.
 
-        Its numbers must be finite. With ``gaps`` they may be NaN; with ``unbounded`` they may be infinite, too.
+        Its numbers must be finite, unless they may be ``unbounded``.
         """
-        if name not in self.arrays:
-            raise self.wrong(f"the array {name} is missing")
-        array = self.arrays[name]
-        fits = len(shape) == array.ndim and all(s in (None, n) for s, n in zip(shape, array.shape, strict=True))
-        if array.dtype != np.dtype(dtype) or not fits:
-            wanted = "x".join("n" if s is None else str(s) for s in shape)
-            raise self.wrong(
-                f"the array {name} is {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} {wanted}"
-            )
-        if array.dtype.kind == "f" and not unbounded and not (np.isfinite(array) | (gaps & np.isnan(array))).all():
-            raise self.wrong(f"the array {name} holds a number that is not finite")
+        with self.fitting_together(name):
+            array = restore_array(self.path + name, self.arrays, dtype, not unbounded)
+            check_shape(self.path + name, array, *shape)
         return array
 
     def offsets(self, name: str, total: int, n: int | None = None) -> NDArray[np.int64]:
         """Returns offsets that cut ``total`` rows into pieces: ``n`` pieces, if that is given."""
         offsets = self.array(name, np.int64, None if n is None else n + 1)
-        if not len(offsets) or offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
-            raise self.wrong(f"the offsets {name} do not cut {total} rows")
+        with self.fitting_together(name):
+            check_offsets(self.path + name, offsets, total)
         return offsets
 
     def text(self, name: str, n: int | None = None) -> list[str]:
-        """Returns the texts that :func:`pack_text` packed."""
-        letters = self.array(f"{name}.utf8", np.uint8, None)
-        offsets = self.offsets(f"{name}.ends", len(letters), n).tolist()
-        try:
-            whole = letters.tobytes()
-            return [whole[a:b].decode() for a, b in pairwise(offsets)]
-        except UnicodeDecodeError as error:
-            raise self.wrong(f"{name} is not text") from error
+        """Returns the texts that :func:`pack_text` packed: ``n`` of them, if that is given."""
+        with self.fitting_together(name):
+            texts = unpack_text(self.path + name, self.arrays)
+            if n not in (None, len(texts)):
+                raise ValueError(f"there are {len(texts)} texts, not {n}")
+        return texts
 
     def wrong(self, what: str) -> ModelFileError:
         """Returns an error that says what is wrong with these contents."""
         return damaged(self.place, what)
 
     @contextmanager
-    def fitting_together(self) -> Iterator[None]:
-        """Refuse the contents if the block, which builds an object from them, finds that they do not fit together."""
+    def fitting_together(self, what: str = "") -> Iterator[None]:
+        """Refuses the contents if the block, which builds an object from them, finds that they do not fit together."""
         try:
             yield
         except (LookupError, TypeError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise
             # The checksum matched, so somebody wrote this on purpose.
-            raise self.wrong(f"its parts do not fit together ({error})") from error
-
-
-def pack_text(name: str, texts: Sequence[str]) -> dict[str, Array]:
-    """Returns texts as two arrays: their letters, and where each ends."""
-    encoded = [t.encode() for t in texts]
-    return {
-        f"{name}.utf8": np.frombuffer(b"".join(encoded), np.uint8),
-        f"{name}.ends": np.cumsum([0, *(len(e) for e in encoded)], dtype=np.int64),
-    }
+            raise self.wrong(f"{what}: {error}" if what else f"its parts do not fit together ({error})") from error
 
 
 # -------------------------------------------------------------------- refusals
@@ -167,13 +134,13 @@ def not_saved(place: FilePath, error: Exception) -> ModelFileError:
 
 
 def refuse_folder(path: Path) -> None:
-    """Refuse to write a model where a folder is."""
+    """Raises a ModelFileError if a model would be written where a folder is."""
     if path.is_dir():
         raise ModelFileError("a folder where a file was expected", place=path, remedy="name the model's file")
 
 
 def check_readable(path: Path) -> None:
-    """Refuse a path that names no regular file."""
+    """Raises a ModelFileError for a path that names no regular file."""
     if path.is_dir():
         raise ModelFileError("a folder where a model file was expected", place=path, remedy="name the file")
     if not path.exists():
@@ -186,15 +153,18 @@ def check_readable(path: Path) -> None:
 # -------------------------------------------------------------------- bytes
 
 
-def pack(kind: str, values: Mapping[str, Any], arrays: Mapping[str, Array], place: FilePath = "model") -> bytes:
-    """Returns values and arrays as bytes; equal contents give equal bytes.
+def pack(
+    kind: str, values: Mapping[str, Any], arrays: Mapping[str, Array] | None = None, place: FilePath = "model"
+) -> bytes:
+    """Returns values, with the arrays in them, and further arrays as bytes; equal contents give equal bytes.
 
-    >>> found = unpack(pack("toy", {"n": 3}, {"a": np.arange(2.0)}), "toy")
-    >>> found.kind, found.value("n", int), found.array("a", np.float64, 2).tolist()
+    >>> found = unpack(pack("toy", {"n": 3, "inside": {"a": np.arange(2.0)}}), "toy")
+    >>> found.kind, found.value("n", int), found.within("inside").array("a", np.float64, 2).tolist()
     ('toy', 3, [0.0, 1.0])
     """
-    native = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in arrays.items()}
-    head = {"version": VERSION, "kind": kind, "values": plain(values)}
+    every = dict(arrays or {})
+    head = {"version": VERSION, "kind": kind, "values": plain(values, every)}
+    native = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in every.items()}
     try:
         signed = _canonical(head | {"checksum": _checksum(head, native)})
     except ValueError as error:
@@ -212,8 +182,8 @@ def unpack(data: bytes, place: FilePath) -> Contents:
             raise ModelFileError(reason, place=str(place), remedy="give a file that astray fit has written")
         head = _strict_json(_field(metadata[_ENTRY], str))
         _check_version(place, head)
-        arrays = dict(map(_array, safetensors.deserialize(data)))  # type: ignore[no-untyped-call]
-    except (ValueError, OverflowError, RecursionError, safetensors.SafetensorError) as error:
+        arrays = safetensors.numpy.load(data)
+    except (LookupError, ValueError, OverflowError, RecursionError, safetensors.SafetensorError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise not_whole(place, error) from error
@@ -233,15 +203,6 @@ def _header(data: bytes) -> dict[str, Any]:
         raise ValueError("it ends before its header does")
     header: dict[str, Any] = _field(_strict_json(data[8 : 8 + size]), dict)
     return header
-
-
-def _array(named: tuple[str, Any]) -> tuple[str, Array]:
-    name, found = named
-    dtype = _DTYPES.get(found["dtype"])
-    if dtype is None:
-        raise ValueError(f"the array {name} has the unknown type {found['dtype']}")
-    little = np.frombuffer(found["data"], np.dtype(dtype).newbyteorder("<")).reshape(found["shape"])
-    return name, little.astype(dtype, copy=False)
 
 
 def _checksum(head: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
@@ -293,8 +254,8 @@ def _check_version(place: FilePath, head: Any) -> None:
 # -------------------------------------------------------------------- files
 
 
-def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Writes values and arrays to a file, whole or not at all."""
+def write(path: FilePath, kind: str, values: Mapping[str, Any], arrays: Mapping[str, Array] | None = None) -> None:
+    """Writes values, with the arrays in them, and further arrays to a file, whole or not at all."""
     target = Path(path)
     data = pack(kind, values, arrays, target)
     refuse_folder(target)

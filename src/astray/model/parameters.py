@@ -1,4 +1,4 @@
-"""The parameters of a detector: the settings that it shares with the command line, and those for programmers.
+"""The parameters of a detector: the settings that the command line has too, and further ones for programmers.
 
 The class is the detector's constructor. A parameter is declared once, here or in :mod:`astray.core.settings`, and its
 help becomes a paragraph of the detector's docstring.
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from astray.irl.dynamics import Dynamics
     from astray.irl.learn_config import LearnConfig
     from astray.model.inbox import ObservingConfig
-    from astray.model.shared_training import GoingOnConfig
-    from astray.model.trip_samples import Progress
+    from astray.model.shared_training import GoingOnConfig, Progress
     from astray.scoring.scale_config import ScaleConfig
 
 EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
 
 
 def parameter(default: Any, help: str, check: Check | None = None) -> Any:
-    """Declare a parameter that is no setting of the command line."""
+    """Declares a parameter that is not a setting of the command line."""
     return field(default=default, metadata={"help": help, "check": check})
 
 
@@ -43,7 +42,7 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
         None,
         "True: trips of several agents are one pool with one memory, such as the taxis of a town. By default each of "
         "several agents has a memory of its own, and a model of one agent compares everybody's trips with that agent's "
-        "past; False: also a single agent is the first of many (:meth:`~astray.Detector.enroll`).",
+        "past. False: a single agent, too, is the first of many (:meth:`~astray.Detector.enroll`).",
     )
     n_jobs: int = parameter(
         1,
@@ -67,8 +66,8 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
     )
     suspect: bool = parameter(
         True,
-        "Whether past trips that are almost certainly somebody else's are taken out of the memory (``suspects_``); "
-        "only with a population can the model tell.",
+        "Whether the model takes past trips that are almost certainly somebody else's out of the memory "
+        "(``suspects_``); it can tell them only with a population.",
     )
     weights: Mapping[str, float] | None = parameter(
         None, "How much of the background comes from each source: ``policy``, ``explore``, ``population``, ``given``."
@@ -84,11 +83,11 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
         "object of yours); by default it is learned from the demonstrations. A saved model does not hold it.",
     )
     config: LearnConfig | Mapping[str, Any] | None = parameter(
-        None, EXPERT.format("astray.irl.learn_config.LearnConfig") + " The parameters above go first."
+        None, EXPERT.format("astray.irl.learn_config.LearnConfig") + " The parameters above override it."
     )
     ways: int = parameter(
         20,
-        "How many past ways of an agent an explanation shows, where many agents share a model.",
+        "The number of past ways that an explanation shows of an agent, in a model of many agents.",
         ((lambda value: isinstance(value, int) and value >= 0), "a whole number, 0 or more"),
     )
 

@@ -1,4 +1,4 @@
-"""The reward that ships with astray, learned from simulated people; ``astray pretrain`` makes it again."""
+"""Reads and writes rewards, such as the one that ships with astray, which ``astray pretrain`` makes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from astray.core.errors import ModelFileError
 from astray.irl.shared import Reward
 from astray.model.file import is_database
 from astray.model.packing import FilePath, check_readable, read, write
-from astray.model.parts import pack_reward, unpack_reward
+from astray.model.parts import unpack_reward
 
 KIND = "reward"
 
 
 @cache
 def pretrained() -> Reward:
-    """The shipped reward: what it was made from is in its ``made``.
+    """Returns the reward that ships with astray; its ``made`` says how it was made.
 
     >>> pretrained().aspects
     ('place', 'route', 'manner', 'time')
@@ -38,6 +38,5 @@ def read_reward(path: FilePath) -> Reward:
 
 
 def write_reward(path: FilePath, reward: Reward) -> None:
-    """Write a reward to a file, whole or not at all."""
-    packed = pack_reward("reward", reward)
-    write(path, KIND, packed.values, packed.arrays)
+    """Writes a reward to a file, whole or not at all."""
+    write(path, KIND, {"reward": reward})

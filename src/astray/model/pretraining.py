@@ -1,4 +1,4 @@
-"""Learns the reward that ships with astray from simulated people of many towns, by a recipe that anybody can rerun."""
+"""Learns the reward that ships with astray from simulated people of many towns, by a recipe that anybody can repeat."""
 
 from __future__ import annotations
 

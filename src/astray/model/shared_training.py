@@ -1,8 +1,12 @@
-"""Learns the shared reward from many agents: their trips are compared with other agents' and with counterfactuals.
+"""Learns the shared reward from many agents, or from a pool, whose trips are treated as one agent's.
 
 The statistics of a trip are relative to its agent's memory, so a reward that was learned from some agents serves all,
-also new ones. Every agent demonstrates several times, with memories of different lengths, so that the reward learns how
-little a short history means.
+also new ones. Their trips are compared with other agents' and with counterfactuals. Every agent demonstrates several
+times, with memories of different lengths, so that the reward learns how little a short history means.
+
+A pool, such as the taxis of a town, does not have the habits of a person, so the shared reward detects little in it.
+That reward continues to learn from the pool itself: it compares the pool's trips with counterfactuals in another place,
+by another way, at another pace or hour.
 """
 
 from __future__ import annotations
@@ -19,16 +23,18 @@ from astray.core.errors import DataError, Option, Remedy
 from astray.core.extras import require_extra
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
-from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared
 from astray.features.popularity import Popularity
 from astray.features.statistics import members
+from astray.irl.demonstrations import held_out
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.model.checkpoint import restore_reward
+from astray.model.parameters import Parameters
 from astray.model.plain_values import configured
-from astray.model.trip_samples import remember, sample
+from astray.model.trip_selection import drawn, remember, sample
 from astray.scoring.normality import over_heads
 
 if TYPE_CHECKING:
@@ -123,20 +129,8 @@ def share(
 ) -> Reward | None:
     """Learns a reward from the agents of places, and returns it; None if they have too few trips.
 
-    Parameters
-    ----------
-    places
-        Trips of many agents for each place. An agent is compared with others of the same place.
-    config
-        The settings that turn trips into features.
-    learning, sharing
-        The settings of the trip reward, and of the agents that teach it.
-    start
-        An earlier reward to continue; its step reward does not change.
-    step_learning
-        The settings of the step reward, which is learned if there is no ``start``.
-    progress
-        Called as ``progress(iteration, iterations, measures)``.
+    Each place has trips of many agents, and an agent is compared with others of the same place. ``start`` is an earlier
+    reward to continue, whose step reward does not change; without it, the step reward is learned by ``step_learning``.
     """
     taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
     if not taught:
@@ -300,3 +294,71 @@ def go_on(
 def popularity_of(trips: Trajectories, config: FeaturizerConfig) -> Popularity:
     """Returns how many agents go to each place."""
     return Featurizer.of(trips, config, np.random.default_rng(0)).among(trips).popularity
+
+
+# -------------------------------------------------------------------- a pool
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """The settings of learning from a pool."""
+
+    held_out: float = 0.2  # share of the trips to hold out; they set the scale of normal scores
+    max_trips: int = 2000  # the most trips that the reward of trips learns from
+    step_trips: int = 400  # the most trips that the reward of steps learns from
+    imagined: int = 1  # counterfactual trips for each aspect and each trip
+    least_imagined: int = 600  # the fewest counterfactual trips for each aspect
+    reference: int = 200  # normal trips whose rewards are the reference
+
+
+def pool_reward(
+    parameters: Parameters,
+    past: Prepared,
+    featurizer: Featurizer,
+    population: KeyedTrips | None,
+    rng: np.random.Generator,
+    start: Reward,
+) -> tuple[Reward, Prepared] | None:
+    """Continues to learn a shared reward from a pool, whose trips the featurizer remembers.
+
+    Returns the reward and the trips that it did not learn from; None if the pool has too few trips, or ``iterations``
+    is 0.
+    """
+    if parameters.iterations == 0:
+        return None
+    kept = ("pass ", Option("iterations", 0), " to leave the reward as it is")
+    require_extra("learn", "learning a reward from a pool", "torch", otherwise=kept)
+    from astray.irl.learn_config import POOL, STEPS
+    from astray.irl.trainer import learn_shared_reward
+
+    assert start.trip is not None
+    pool = PoolConfig()
+    whole = KeyedTrips.of(past.trips, featurizer, past.paths)
+    present = np.unique(whole.paths.context["trip"][whole.paths.lengths > 1])
+    out = held_out(past.trips.ids, present, pool.held_out)
+    shown = np.setdiff1d(present, out)
+    shown = shown[drawn(len(shown), pool.max_trips, rng)]
+    some = out[drawn(len(out), pool.reference, rng)]
+    world, reference = (
+        TripDemonstrator.among(whole, which, featurizer, rng) if len(which) else None for which in (shown, some)
+    )
+    steps = None if world is None else world.steps(pool.step_trips)
+    if world is None or reference is None or steps is None:
+        return None
+    imagined = max(pool.imagined * len(shown), pool.least_imagined)
+    learning = replace(POOL, iterations=parameters.iterations or POOL.iterations, imagined=imagined)
+    step_learning = replace(STEPS, iterations=parameters.iterations or STEPS.iterations)
+    with one_thread():
+        learned = learn_shared_reward(
+            [world],
+            learning,
+            rng,
+            others=[population],
+            groups=world.groups,
+            start=restore_reward(start.trip, learning, rng),
+            progress=parameters.progress,
+        )
+        step = learn_shared_reward([steps], step_learning, rng, others=[population]).posterior
+    reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
+    reward = replace(reward, reference=refer([reference], reward, pool.reference, rng))
+    return reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)]

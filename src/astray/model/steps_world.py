@@ -1,7 +1,7 @@
 """The world of steps: a reward of single steps that is learned for one agent or pool, by Algorithm 1 of the paper.
 
 Its trajectories are states and actions of any kind, or GPS trips where the shared reward does not serve: for the preset
-``kdd19``, for encoders and contexts that the shared reward does not know, and with one's own counterfactuals.
+``kdd19``, for encoders and contexts that the shared reward does not know, and with counterfactuals of the user's.
 """
 
 from __future__ import annotations
@@ -15,30 +15,24 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import DataError
-from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone, home_of, zones_of
+from astray.core.zones import Zone, home_of
 from astray.explain import Explanation, explain_fixes, explain_steps
 from astray.features.featurizer import Featurizer, Prepared
-from astray.features.memory import Forgetting
 from astray.irl.gps_demonstrator import GpsDemonstrator
 from astray.irl.shared import Reward
 from astray.irl.step_demonstrator import StepDemonstrator
-from astray.model.agent_training import gps_demonstrator, replace_runs, step_demonstrator, train
+from astray.model.agent_training import StepModel, gps_demonstrator, replace_runs, step_demonstrator, train
 from astray.model.checkpoint import restore_learner
 from astray.model.configuration import aspect_weights, learn_config, own_explorers, preset, scale_config
-from astray.model.memories import Memories
-from astray.model.memory_bytes import MemoryCodec
+from astray.model.memory_bytes import unpack_anomalous
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed
+from astray.model.parts import unpack_weights
 from astray.model.plain_values import configured, plain
-from astray.model.shared_parts import unpack_anomalous, unpack_weights
-from astray.model.step_model import StepModel
 from astray.model.store import Store
-from astray.model.trip_samples import remember, sample
-from astray.model.trip_selection import check_steps, kept_ways, others, sort_out, without
+from astray.model.trip_selection import check_steps, kept_ways, others, remember, sample, sort_out, without
 from astray.model.worlds import World
 from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
 from astray.scoring.normality import Calibration
@@ -59,7 +53,7 @@ def learn_own_reward(
     past: Prepared | None = None,
     featurizer: Featurizer | None = None,
 ) -> Steps:
-    """Learns a reward of the agent's own; GPS trips come with their featurizer, states and actions without."""
+    """Learns a reward for this agent alone; GPS trips come with ``past`` and ``featurizer``."""
     config = learn_config(parameters, gps=featurizer is not None)
     world: GpsDemonstrator | StepDemonstrator
     if past is not None and featurizer is not None:
@@ -81,48 +75,34 @@ def learn_own_reward(
 
 @dataclass(eq=False)
 class Steps(World):
-    """A model that has learned a reward of steps from one agent's or one pool's trajectories.
-
-    Attributes
-    ----------
-    trained
-        The reward, what scores are measured on, how trajectories are seen, the policy, and some past trajectories.
-    learning
-        The configuration that it learned with, as plain values.
-    names
-        The agents whose trajectories it has learned from.
-    zone
-        The time zone in which they live; None for states and actions.
-    """
+    """A model that has learned a reward of steps from one agent's or one pool's trajectories."""
 
     kind: ClassVar[str] = "steps"
 
     parameters: Parameters
     trained: StepModel
     weights: tuple[float, ...]
-    learning: dict[str, Any]
-    names: tuple[str, ...]
-    zone: Zone | None = None
+    learning: dict[str, Any]  # the configuration that it learned with, as plain values
+    names: tuple[str, ...]  # of the agents whose trajectories it has learned from
+    zone: Zone | None = None  # in which they live; None for states and actions
     anomalous: frozenset[TripId] = frozenset()
     n_trips: int = 0
     updates: int = 0
-
-    def __post_init__(self) -> None:
-        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)  # it remembers no trips
 
     @property
     def reward(self) -> Reward:  # type: ignore[override]
         """What was learned."""
         return self.trained.reward
 
-    def set_reward(self, reward: Reward) -> None:
-        """Scores by another reward of the same aspects from now on."""
-        self.trained = replace(self.trained, reward=reward)
-
     @property
     def sees(self) -> str:  # type: ignore[override]
         """What its trajectories are, in words."""
-        return "states and actions" if self.featurizer is None else "GPS fixes (time, lat, lon)"
+        return "GPS fixes (time, lat, lon)" if self.is_timed else "states and actions"
+
+    @property
+    def is_timed(self) -> bool:  # type: ignore[override]
+        """Whether its trajectories are GPS trips."""
+        return self.featurizer is not None
 
     @property
     def featurizer(self) -> Featurizer | None:
@@ -133,7 +113,7 @@ class Steps(World):
 
     @classmethod
     def takes(cls, trips: Trajectories) -> bool:
-        """Returns True for states and actions; GPS trips are given by :class:`GpsTrips` where they belong here."""
+        """Returns True for states and actions; :class:`GpsTrips` passes on the GPS trips that belong here."""
         return "state" in trips.columns or "action" in trips.columns
 
     @classmethod
@@ -158,12 +138,12 @@ class Steps(World):
         anomalous: Iterable[TripId | str],
         population: Trajectories | None,
     ) -> None:
-        """Goes on learning for a third of the iterations, on the kept past trajectories and the new ones together."""
+        """Continues to learn for a third of the iterations, on the kept past trajectories and the new ones together."""
         before = self.learned_of(self.names)
         given = trips if trips is None else self.check(trips)
         new, learned, refused = sort_out(given, y, anomalous, self.known_trips, self.anomalous)
         if new is not None and len(new):
-            self._go_on(new, refused, learned, population)
+            self._continue(new, refused, learned, population)
             self.names = tuple(dict.fromkeys([*self.names, *new.agents]))
             self.n_trips += len(learned - before)
         else:
@@ -171,7 +151,7 @@ class Steps(World):
         self.n_trips -= len(refused & before)
         self.anomalous = (self.anomalous | refused) - learned
 
-    def _go_on(
+    def _continue(
         self,
         new: Trajectories,
         refused: Iterable[TripId],
@@ -187,7 +167,7 @@ class Steps(World):
         if featurizer is not None:
             featurizer = remember(featurizer.forget(refused), featurizer.prepare(new))
         if featurizer is not None and featurizer.counts:
-            # What the memory has let go of must not come back by way of the kept trips.
+            # Trips that the memory has dropped must not come back with the kept trips.
             kept = kept[kept.isin(featurizer.memory.trip_ids)]
             featurizer = replace(featurizer, popularity=featurizer.popularity.without(new.agents))
         both = Trajectories.concat([kept, sample(new, parameters.max_trips, rng)])
@@ -242,13 +222,13 @@ class Steps(World):
         return list(self.names)
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
-        """Returns the agents of these trips that the model is not of; a pool is asked about anybody."""
+        """Returns the agents of these trips other than the model's own; a pool scores anybody."""
         name = self.names[0] if len(self.names) == 1 else ""
         return [agent for agent in trips.agents if name and agent and agent != name]
 
     @property
     def known_trips(self) -> set[TripId]:
-        """The trips that it has learned from as far as it remembers, and those that proved anomalous."""
+        """The trips that it has learned from and still remembers, and those that proved anomalous."""
         return self.learned_of(self.names) | self.anomalous
 
     def learned_of(self, agents: Iterable[str]) -> set[TripId]:
@@ -259,7 +239,7 @@ class Steps(World):
 
     @property
     def n_others(self) -> int:
-        """How many agents the model knows of where they go."""
+        """The number of agents that the popularity of places counts."""
         return 0 if self.featurizer is None else len(self.featurizer.popularity.agents)
 
     @property
@@ -280,10 +260,7 @@ class Steps(World):
     def check(self, trips: Trajectories) -> Trajectories:
         """Returns the trips, or raises a DataError if they are not of the kind that the model was fitted on."""
         if trips.is_gps != (self.featurizer is not None):
-            raise DataError(
-                f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
-                remedy="give trajectories of the kind it was fitted on",
-            )
+            raise self.of_another_kind(trips)
         if self.featurizer is None:
             check_steps(trips, self.trained.kept)
         return trips
@@ -301,7 +278,7 @@ class Steps(World):
 
     @property
     def _history(self) -> float:
-        """How many past trips stand behind a score."""
+        """The number of past trips behind a score."""
         if self.featurizer is not None and self.featurizer.counts:
             return self.featurizer.memory.history
         return float(self.n_trips)
@@ -317,14 +294,14 @@ class Steps(World):
 
     @property
     def eps(self) -> Threshold | None:
-        """The threshold that decides; the paper's where too few trips were held out to promise a rate."""
+        """The threshold that decides; the paper's if too few trips were held out to promise a rate."""
         few = least_rate(self.calibration.normal.total) > self.parameters.false_alarm_rate
         if self.parameters.eps is None and (few or self.parameters.preset == "kdd19"):
             return PAPER_EPS
         return self.parameters.eps
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how GPS trips are seen and measured fix by fix; behind a stranger's stands no past trip."""
+        """Returns how GPS trips are scored fix by fix; a stranger has no past trips."""
         if self.featurizer is None:
             return super().agent_model(agent, near)
         name = self.names[0] if len(self.names) == 1 else ""
@@ -341,43 +318,19 @@ class Steps(World):
         actor = None if self.trained.generated is None else self.trained.generated.actor
         return explain_fixes(scores, bounds, self.featurizer, trip.ids[0], habitual, actor)
 
-    def zones(self, trips: Trajectories) -> list[Zone] | None:
-        """Returns the time zone in which each trip is told; None where there is no time."""
-        if self.featurizer is None:
-            return None
-        homes = {} if self.zone is None else dict.fromkeys(trips.agents, self.zone)
-        return zones_of(trips, self.parameters.given_zone, homes)
-
-    def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
-        """Returns when each GPS trip began."""
-        if self.featurizer is None:
-            return {}
-        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])}
-
-    def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
-        """Returns when and where each fix is, or the number of each step."""
-        if self.featurizer is None:
-            return super().fix_columns(trips)
-        when = as_moments(trips.columns["time"])
-        return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
-
-    def when(self, seconds: Sequence[float | None]) -> pl.Series:
-        """Returns times of a trip as a column of date-times, or of steps."""
-        return super().when(seconds) if self.featurizer is None else as_moments(seconds)
-
     # ---------------------------------------------------------------- keeping
 
-    def pack(self) -> Packed:
+    def pack(self) -> dict[str, Any]:
         """Returns all that was learned as a model file holds it."""
-        values = {
+        return {
             "config": self.learning,
             "agents": self.names,
             "zone": "" if self.zone is None else str(self.zone),
             "n_trips": self.n_trips,
             "updates": self.updates,
             "aspect_weights": self.weights,
+            **self.trained.pack(),
         }
-        return Packed.together([Packed(values, {}), self.trained.pack()])
 
     @classmethod
     def unpack(cls, parameters: Parameters, model: Contents, store: Store) -> Self:

@@ -1,12 +1,12 @@
 """Where a model is kept: one set of tables, in a model file, in the service's SQLite database or in PostgreSQL.
 
-``models`` holds what all agents share, in named parts; ``memories`` has one row an agent. Both have checksums over the
-place and the contents of each row. ``shards`` has the number of agents and their combined checksum for each hash of
-their names: if an agent is not found, its shard proves that it really is not there. So a damaged page is refused,
-either by SQLite or by a checksum. The checksums have no key: they find accidents, not forgery.
+``models`` holds what all agents share, in named parts; ``memories`` has one row for each agent. Both have checksums
+over the place and the contents of each row. ``shards`` has the number of agents and their combined checksum for each
+hash of their names: if an agent is not found, its shard proves that it really is not there. So SQLite or a checksum
+refuses a damaged page. The checksums have no key: they find accidents, not forgery.
 
 :class:`Tables` runs the statements on any connection; :class:`~astray.model.file.ModelFile` does so on a file. Another
-place with the methods of :class:`Store` can stand in for them.
+place with the methods of :class:`Store` can replace them.
 """
 
 from __future__ import annotations
@@ -107,13 +107,8 @@ class Store(Protocol):
     A store checks what it reads: if that is not what was written, it raises :meth:`wrong`.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the store in messages."""
-
-    @property
-    def version(self) -> int:
-        """The version of the model that is read and written."""
+    name: str  # in messages
+    version: int  # of the model that is read and written
 
     def shared(self, part: str) -> bytes:
         """Returns one of :data:`PARTS`."""
@@ -131,7 +126,7 @@ class Store(Protocol):
         """Returns the number of agents."""
 
     def changing(self) -> AbstractContextManager[Change]:
-        """Changes the store: all at once when the block ends, or not at all if it raises; nobody else can meanwhile."""
+        """Changes the store: all at once when the block ends, or not at all if it raises; others must wait."""
 
     def wrong(self, what: str) -> ModelFileError:
         """Returns an error that says what is wrong with the store."""
@@ -168,12 +163,6 @@ def _seal(agent: str, summary: Sequence[Any], of_data: bytes) -> bytes:
     return of_data + checksum(f"agent {agent}", repr(tuple(summary)).encode() + of_data, 8)
 
 
-def sealed(agent: str, row: Row, version: int) -> Entry:
-    """Returns the entry of a row that is to be written."""
-    summary = (int(row.trips), float(row.first), float(row.last), bool(row.waiting), row.zone, version)
-    return Entry(_seal(agent, summary, checksum("memory", row.data, 8)), *summary)
-
-
 def _total(listed: Mapping[str, bytes]) -> tuple[int, bytes]:
     """Returns the number of agents, and a checksum of their names and checksums."""
     whole = hashlib.blake2b(digest_size=16)
@@ -189,18 +178,8 @@ class Tables:
     """The tables of :data:`SCHEMA` on a connection; :meth:`changing` writes inside a transaction that is open."""
 
     def __init__(self, connection: Connection, version: int = 1, name: str = "the store") -> None:
-        self._connection, self._version, self._name = connection, version, name
+        self._connection, self.version, self.name = connection, version, name
         self._change: TablesChange | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the store in messages."""
-        return self._name
-
-    @property
-    def version(self) -> int:
-        """The version of the model that is read and written."""
-        return self._version
 
     def wrong(self, what: str) -> ModelFileError:
         """Returns an error that says what is wrong with the store."""
@@ -326,11 +305,12 @@ class TablesChange:
             self._connection.run("DELETE FROM memories WHERE agent = ?", (agent,))
             del listed[agent]
             return
-        told, trips, first, last, waiting, zone, version = sealed(agent, row, self._tables.version)
+        first, last, version = float(row.first), float(row.last), self._tables.version
+        summary = (int(row.trips), first, last, bool(row.waiting), row.zone, version)
+        listed[agent] = told = _seal(agent, summary, checksum("memory", row.data, 8))
         times = (None if math.isnan(time) else time for time in (first, last))
-        values = (agent, told, shard, trips, *times, int(waiting), zone, version, row.data)
+        values = (agent, told, shard, int(row.trips), *times, int(row.waiting), row.zone, version, row.data)
         self._connection.run(_PUT_MEMORY, values)
-        listed[agent] = told
 
     def finish(self) -> None:
         """Writes the number of agents and the checksum of every shard that was touched."""

@@ -1,4 +1,4 @@
-"""Which trips are learned from: at first, and in an update, which also takes trips out, new or past, for ever."""
+"""Selects the trips that a model learns from, those that proved anomalous, and those that it keeps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId, find_trips
 from astray.explain import HABITUAL
+from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
-from astray.model.trip_samples import sample
+from astray.features.paths import resample
+from astray.scoring.scores import chunks
+
+REMEMBER_FIXES = 500_000  # the fixes of the trips that are counted together, about
 
 
 def teachable(
@@ -24,10 +28,10 @@ def teachable(
     refused: Iterable[TripId] = (),
     known: frozenset[TripId] = frozenset(),
 ) -> NDArray[np.bool_]:
-    """Which trips may be learned from.
+    """Returns a mask of the trips that a model may learn from; raises a DataError if two have one name.
 
-    Not those marked -1, not those named in ``refused``, and not those that are ``known`` to be anomalous, unless they
-    are marked +1 now. Two trips of one name are refused altogether.
+    These are all trips but those marked -1, those in ``refused``, and those ``known`` to be anomalous, unless these are
+    marked +1 now.
 
     >>> trips = Trajectories.from_fixes(time=[0, 0, 0], lat=[0, 0, 0], lon=[0, 0, 0], agent="a", trajectory=[*"xyz"])
     >>> teachable(trips, [1, -1, 1], refused=[TripId("a", "z")]).tolist()
@@ -51,12 +55,12 @@ def teachable(
 
 
 def without(trips: Trajectories, ids: Iterable[TripId]) -> Trajectories:
-    """The trips that have none of these ids."""
+    """Returns the trips that have none of these ids."""
     return trips[~trips.isin(ids)]
 
 
 def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> None:
-    """Refuse what does not hold states and actions as wide as the known ones."""
+    """Raises a DataError unless trips hold states and actions with as many columns as the known ones."""
     for name in ("state", "action"):
         if name not in given.columns:
             held = ", ".join(given.columns)
@@ -75,7 +79,7 @@ def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> No
 def others(
     population: Trajectories, mine: Trajectories, most: int, rng: np.random.Generator, known: Iterable[str] = ()
 ) -> Trajectories:
-    """At most so many trips of a population, none of them by the agents of ``mine`` or by ``known`` ones."""
+    """Returns at most ``most`` trips of a population, none by the agents of ``mine`` or by ``known`` agents."""
     if not population.is_like(mine):
         raise DataError(
             "the population and the trips are not of one kind",
@@ -83,23 +87,15 @@ def others(
         )
     if mine.holds("state"):
         check_steps(population, mine, "the population's ")
-    # Agents without a name cannot be told apart, so nobody is left out by it.
+    # Agents without a name may be anybody, so none of them is left out.
     found = population[~np.isin(population.agent_ids, [a for a in {*mine.agents, *known} if a])]
     if not len(found):
         raise DataError("the population has no trip of another agent", remedy="leave it out, or give others' trips")
     return sample(found, most, rng)
 
 
-def first_lesson(trips: Trajectories, y: ArrayLike | None) -> NDArray[np.bool_]:
-    """Which trips a detector that knows nothing yet learns from: at least one."""
-    good = teachable(trips, y)
-    if not good.any():
-        raise DataError("no trajectory to learn from", remedy="give at least one that is not marked anomalous")
-    return good
-
-
 def given_again(trips: Memory, known: Memory) -> set[TripId]:
-    """Those trips that are known under other names: made at the same time, in the same places.
+    """Returns the trips that are known under other names: made at the same time, in the same places.
 
     >>> key, first, second = np.array([7, 8], np.uint64), TripId("ana", "1"), TripId("ana", "2")
     >>> known = Memory().add({first: key}, {first: 60.0})
@@ -124,16 +120,6 @@ class Update(NamedTuple):
     refused: frozenset[TripId]
 
 
-def proved_anomalous(names: Iterable[TripId | str], past: Iterable[TripId], trips: Trajectories | None) -> set[TripId]:
-    """The trips, among past and new ones, that are named as anomalous; a name that is not known is refused."""
-    asked = list(names)
-    if not asked:
-        return set()
-    known = chain(past, () if trips is None else trips.ids)
-    remedy = "give the trip as well, if the model has not seen it"
-    return set(find_trips(asked, known, among="trips that the model knows or that were given", remedy=remedy))
-
-
 def sort_out(
     trips: Trajectories | None,
     y: ArrayLike | None,
@@ -141,20 +127,15 @@ def sort_out(
     past: Iterable[TripId] = (),
     known: frozenset[TripId] = frozenset(),
 ) -> Update:
-    """Sort out new trips by their marks, and past ones by their names.
+    """Sorts new trips by their marks, and past ones by their names, into learned and refused ones.
 
-    Parameters
-    ----------
-    trips, y
-        New trips, or None; +1 for normal ones, -1 for anomalous ones.
-    anomalous
-        Trips, new or past, that proved anomalous: ids, or names as :func:`~astray.core.trip_ids.find_trips` takes them.
-    past
-        The trips that the detector knows.
-    known
-        Those of them that are known to be anomalous.
+    ``anomalous`` names trips, new or ``past``, that proved anomalous; raises a DataError for an unknown name. ``known``
+    are the past trips that are already known to be anomalous.
     """
-    refused = proved_anomalous(anomalous, past, trips)
+    asked = list(anomalous)
+    among = chain(past, () if trips is None else trips.ids) if asked else ()
+    remedy = "give the trip as well, if the model has not seen it"
+    refused = set(find_trips(asked, among, among="trips that the model knows or that were given", remedy=remedy))
     if trips is None:
         return Update(None, frozenset(), frozenset(refused))
     good = teachable(trips, y, refused, known)
@@ -163,9 +144,51 @@ def sort_out(
 
 
 def kept_ways(kept: Trajectories | None, but: Trajectories) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Returns some past ways (lat, lon), to be shown: evenly spread over the kept trips, without some trips."""
+    """Returns some past ways (lat, lon) to show, evenly spread over the kept trips, without the trips ``but``."""
     if kept is None:
         return []
     shown = without(kept, but.ids)
     shown = shown[np.linspace(0, len(shown) - 1, min(HABITUAL, len(shown))).astype(int)]
     return [(way.columns["lat"], way.columns["lon"]) for way in shown]
+
+
+# -------------------------------------------------------------------- samples
+
+
+def drawn(n: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Returns the positions of at most ``most`` of ``n`` trips, drawn at random, in rising order."""
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def sample(trips: Trajectories, most: int, rng: np.random.Generator) -> Trajectories:
+    """Returns at most ``most`` trips, drawn at random, in their order."""
+    return trips if len(trips) <= most else trips[drawn(len(trips), most, rng)]
+
+
+def remember(featurizer: Featurizer, of: Prepared) -> Featurizer:
+    """Returns a featurizer that remembers these trips, too; they replace remembered trips of the same names."""
+    featurizer = featurizer.forget(of.trips.ids)
+    blank = featurizer.with_memory(Memory())
+    # In pieces, to bound the memory that many trips take; merged in pairs, so that no piece is copied too often.
+    pieces = [np.arange(len(of.trips))[chunk] for chunk in chunks(of.trips.lengths, REMEMBER_FIXES)]
+    memories = [blank.remember(of if len(pieces) == 1 else of[piece]).memory for piece in pieces]
+    while len(memories) > 1:
+        merged = [a.merge(b) for a, b in zip(memories[::2], memories[1::2], strict=False)]
+        memories = merged + memories[2 * len(merged) :]
+    return featurizer.with_memory(featurizer.memory.merge(memories[0])) if memories else featurizer
+
+
+def thin(of: Prepared, featurizer: Featurizer) -> Trajectories:
+    """Returns trips as a model keeps them: resampled to the featurizer's interval, without faulty fixes."""
+    trips, paths = of.trips, resample(of.paths, featurizer.config.interval)
+    lat, lon = featurizer.projection.to_degrees(paths.columns["xy"])
+    lengths = np.bincount(paths.context["trip"], paths.lengths, len(trips)).astype(np.int64)
+    present = lengths > 0
+    wanted = (*featurizer.config.context.numeric, *featurizer.config.context.categorical)
+    return Trajectories(
+        {"time": paths.columns["time"], "lat": lat, "lon": lon},
+        np.r_[0, np.cumsum(lengths[present])],
+        trips.agent_ids[present],
+        trips.trajectory_ids[present],
+        {name: trips.context[name][present] for name in wanted},
+    )

@@ -1,8 +1,7 @@
 """Worlds: the kinds of trajectories that a model can be about, chosen once when it is fitted.
 
-A world says how trajectories become features, what they are measured on, how they are explained, and what a model
-remembers of them. :class:`~astray.Detector` asks its world and never what kind it is. A further kind of trajectories
-is a subclass with an entry in :data:`WORLDS`.
+:class:`~astray.Detector` asks its world, and never what kind it is. A further kind of trajectories is a subclass of
+:class:`World` with an entry in :data:`WORLDS`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
-from astray.core.zones import Zone
+from astray.core.zones import Zone, zones_of
+from astray.features.memory import Forgetting
 from astray.irl.shared import Reward
 from astray.model.memories import Memories
+from astray.model.memory_bytes import MemoryCodec, pack_anomalous
 from astray.model.observing import Observed, Question
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
-from astray.model.parts import Packed
-from astray.model.shared_parts import pack_trip_ids
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.scoring.decisions import Bounds, Threshold
 from astray.scoring.normality import Calibration
@@ -40,7 +40,7 @@ Array = NDArray[Any]
 Level = Callable[[Trajectories, Calibration], float]
 
 WORLDS = {"trips": "astray.model.gps_trips:GpsTrips", "steps": "astray.model.steps_world:Steps"}
-"""The worlds by the name that a model file holds; the first one that takes the trajectories is used."""
+"""The worlds by the name that a model file holds; trajectories belong to the first world that takes them."""
 
 
 def worlds() -> Iterator[type[World]]:
@@ -78,6 +78,8 @@ class World(ABC):
         The name of the world in a model file.
     sees
         What its trajectories are, in words.
+    is_timed
+        Whether its trajectories are fixes, with times and places on the earth.
     parameters
         The parameters of the detector that it belongs to.
     reward
@@ -87,13 +89,14 @@ class World(ABC):
     anomalous
         The trips that proved anomalous, which the model never learns from.
     updates
-        How often the model went on learning.
+        How often the model continued to learn.
     memories
         What the model knows of each agent; empty where it remembers no trips.
     """
 
     kind: ClassVar[str]
     sees: ClassVar[str]
+    is_timed: bool = False
 
     parameters: Parameters
     reward: Reward
@@ -102,12 +105,11 @@ class World(ABC):
     updates: int
     memories: Memories
 
-    def set_reward(self, reward: Reward) -> None:
-        """Scores by another reward of the same aspects from now on."""
-        self.reward = reward
+    def __post_init__(self) -> None:
+        self.memories = Memories(MemoryCodec(Forgetting(), 0), lambda agent, memory: memory)  # it remembers no trips
 
     def with_parameters(self, parameters: Parameters) -> Self:
-        """Returns a copy that goes by the parameters of another detector."""
+        """Returns a copy with the parameters of another detector."""
         found = copy.copy(self)
         found.parameters = parameters
         return found
@@ -138,7 +140,7 @@ class World(ABC):
         anomalous: Iterable[TripId | str],
         population: Trajectories | None,
     ) -> None:
-        """Goes on learning with further trips; takes out those that proved anomalous."""
+        """Continues to learn with further trips; takes out those that proved anomalous."""
 
     def enroll(self, trips: Trajectories) -> int:
         """Counts trips of new or known agents; returns how many were counted."""
@@ -162,6 +164,13 @@ class World(ABC):
 
     def _cannot(self, what: str) -> DataError:
         return DataError(f"a model that learned a reward of its own cannot {what}", remedy="call partial_fit(trips)")
+
+    def of_another_kind(self, trips: Trajectories) -> DataError:
+        """Returns an error for trips that are not of the kind that the model was fitted on."""
+        return DataError(
+            f"this detector was fitted on {self.sees}, but these trajectories hold {', '.join(trips.columns)}",
+            remedy="give trajectories of the kind it was fitted on",
+        )
 
     # ---------------------------------------------------------------- what is known
 
@@ -206,7 +215,7 @@ class World(ABC):
     @property
     @abstractmethod
     def n_others(self) -> int:
-        """How many agents the model knows of where they go."""
+        """The number of agents that the popularity of places counts."""
 
     @property
     @abstractmethod
@@ -229,7 +238,7 @@ class World(ABC):
         """Returns the trips, or raises a DataError if they are not of the kind that the model was fitted on."""
 
     def order(self, trips: Trajectories) -> Array | None:
-        """Returns the order in which trips are best taken; None for theirs."""
+        """Returns the order in which trips are scored fastest; None if it is the order in which they are given."""
         return None
 
     @abstractmethod
@@ -238,9 +247,9 @@ class World(ABC):
 
     @abstractmethod
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
-        """Returns what the trips of a chunk are measured on: what ``chunk.scale`` counts into.
+        """Returns what the trips of a chunk are measured on; ``chunk.scale`` numbers these.
 
-        A model of one agent or pool measures all trips alike, and needs none to tell.
+        A model of one agent or pool measures all trips alike: its only calibration needs no trips.
         """
 
     @abstractmethod
@@ -248,7 +257,7 @@ class World(ABC):
         """Explains one trip from the scores of its every fix."""
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's trips are seen and measured fix by fix; for a stranger, around a place (lat, lon)."""
+        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
         raise DataError(
             f"this detector was fitted on {self.sees}, which have no place on the earth",
             remedy="use one that was fitted on GPS trips",
@@ -256,35 +265,40 @@ class World(ABC):
 
     @property
     def eps(self) -> Threshold | None:
-        """The threshold that decides; None: the rate of false alarms does."""
+        """The threshold that decides; None if the rate of false alarms decides."""
         return self.parameters.eps
 
     def zones(self, trips: Trajectories) -> list[Zone] | None:
-        """Returns the time zone in which each trip is told; None where there is no time."""
-        return None
+        """Returns the time zone in which the times of each trip are printed; None where there is no time."""
+        if not self.is_timed:
+            return None
+        homes = {agent: home for agent in trips.agents if (home := self.home(agent)) is not None}
+        return zones_of(trips, self.parameters.given_zone, homes)
 
     def trip_columns(self, trips: Trajectories) -> dict[str, pl.Series]:
-        """Returns further columns of the table of trips, such as when each began."""
-        return {}
+        """Returns further columns of the table of trips: when each began, where there is time."""
+        return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])} if self.is_timed else {}
 
     def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
         """Returns the columns that say which fix or step each row of the table of fixes is."""
-        step = np.arange(trips.n_rows) - trips.offsets[:-1][trips.trajectory_of_row]
-        return {"step": step}
+        if self.is_timed:
+            when = as_moments(trips.columns["time"])
+            return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
+        return {"step": np.arange(trips.n_rows) - trips.offsets[:-1][trips.trajectory_of_row]}
 
     def when(self, seconds: Sequence[float | None]) -> pl.Series:
-        """Returns times of a trip as a column: here the numbers of steps."""
-        return pl.Series(seconds, dtype=pl.Float64)
+        """Returns times of a trip as a column: date-times in UTC, or the numbers of steps."""
+        return as_moments(seconds) if self.is_timed else pl.Series(seconds, dtype=pl.Float64)
 
     # ---------------------------------------------------------------- keeping
 
     @abstractmethod
-    def pack(self) -> Packed:
-        """Returns what all agents share but for places: reward and configuration, as the part ``MODEL`` holds it."""
+    def pack(self) -> dict[str, Any]:
+        """Returns reward and configuration, which all agents share, for the part ``MODEL`` of a store."""
 
     def parts(self) -> dict[str, bytes]:
         """Returns the other parts that all agents share, as a store keeps them."""
-        return {POPULARITY: b"", ANOMALOUS: pack_trip_ids(self.anomalous)}
+        return {POPULARITY: b"", ANOMALOUS: pack_anomalous(self.anomalous)}
 
     def rows(self) -> Iterable[tuple[str, Row]]:
         """Yields each agent's memory as a store keeps it, sorted by name."""
@@ -297,7 +311,7 @@ class World(ABC):
 
     def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
         """Writes what was changed of parts and memories; returns a function to call once that is committed."""
-        change.share(ANOMALOUS, pack_trip_ids(self.anomalous))
+        change.share(ANOMALOUS, pack_anomalous(self.anomalous))
         return lambda: None
 
     def opened_with(self, store: Store | None) -> None:  # noqa: B027  (a world without memories has nothing to note)

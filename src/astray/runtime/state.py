@@ -14,7 +14,8 @@ import numpy as np
 from astray.core.errors import DataError
 from astray.core.snapshot import ANEW, Snapshot
 from astray.model.file import is_database
-from astray.model.packing import check_readable, pack_text, read, write
+from astray.model.packing import check_readable, read, write
+from astray.model.plain_values import pack_text
 from astray.runtime.position import Position
 
 if TYPE_CHECKING:
