@@ -189,7 +189,7 @@ export class Review {
       make(
         "li",
         {},
-        `${count(trips.length, "unusual trip")} are new in the same way. About the selected one:`,
+        `${count(item.trips.length, "unusual trip")} are new in the same way. About the selected one:`,
       ),
     );
     view.tabs.replaceChildren(
