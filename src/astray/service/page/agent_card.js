@@ -86,7 +86,7 @@ export class AgentCard {
         { class: "soft" },
         count(agent.trips, "past trip"),
         " known",
-        agent.trips < FEW ? "; below five nothing is called an anomaly" : "",
+        agent.trips < FEW ? "; with fewer than five the service calls nothing an anomaly" : "",
       ),
       ...(this.paused
         ? [make("p", {}, `No alerts until ${moment(agent.paused_until, agent.local)} ${zoneName(agent.zone)}`)]
@@ -196,6 +196,6 @@ function wordsOf({ state, trips }) {
 }
 
 function told(alert) {
-  const words = { yes: "Somebody was told.", held: "Held back", no: "Only listed" }[alert.told] ?? "";
+  const words = { yes: "Sent.", held: "Held back", no: "Not sent" }[alert.told] ?? "";
   return alert.told === "yes" || !alert.reason ? words : `${words}: ${alert.reason}.`;
 }

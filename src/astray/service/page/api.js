@@ -34,7 +34,7 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     tell("gone");
-    throw new ServiceError(0, { reason: "the service does not answer", remedy: "the page goes on when it is back" });
+    throw new ServiceError(0, { reason: "the service does not answer", remedy: "the page continues when it is back" });
   }
   const text = await answer.text();
   let data = null;

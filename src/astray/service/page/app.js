@@ -97,7 +97,7 @@ function trouble(error) {
     make(
       "div",
       { class: "empty", role: "alert" },
-      make("h1", {}, error.status === 404 ? "Not found" : "This cannot be shown"),
+      make("h1", {}, error.status === 404 ? "Not found" : "The page cannot show this"),
       make("p", {}, error.words ?? "Something unexpected happened. Reload the page."),
       make("button", { type: "button", onclick: show }, "Try again"),
     ),

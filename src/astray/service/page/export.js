@@ -4,9 +4,9 @@ import { ask, inPath } from "./api.js";
 import { make } from "./dom.js";
 
 const WHAT = {
-  trips: ["Trips", "one row a trip: scores, decision, words", ["csv", "geojson", "parquet"]],
-  fixes: ["Fixes", "one row a fix: time, place, accuracy", ["csv", "geojson", "parquet"]],
-  alerts: ["Alerts", "when, why, and who was told", ["csv", "parquet"]],
+  trips: ["Trips", "one row per trip: scores, decision, words", ["csv", "geojson", "parquet"]],
+  fixes: ["Fixes", "one row per fix: time, place, accuracy", ["csv", "geojson", "parquet"]],
+  alerts: ["Alerts", "when and why, and whether the service sent them", ["csv", "parquet"]],
   reviews: ["Reviews", "verdicts and what they taught", ["csv", "parquet"]],
 };
 const NAMES = { csv: "CSV", geojson: "GeoJSON", parquet: "Parquet" };
@@ -37,10 +37,10 @@ export class Export {
         { class: "filters", onsubmit: (event) => event.preventDefault() },
         field("Agent", this.agent),
         field("From", this.since),
-        field("Until and including", this.until),
+        field("Until (inclusive)", this.until),
         this.agents,
       ),
-      make("p", { class: "soft" }, "Days are those of UTC."),
+      make("p", { class: "soft" }, "Days are in UTC."),
       this.links,
     );
     this.link();

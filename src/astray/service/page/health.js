@@ -53,7 +53,7 @@ export class Health {
         make("b", {}, percent(share)),
       );
     };
-    const words = alarms.words || "not yet known: it takes verdicts on flagged trips";
+    const words = alarms.words || "not known yet: the service needs verdicts on flagged trips";
     return panel(
       "False alarms",
       "Share of normal trips that are flagged",
@@ -68,12 +68,12 @@ export class Health {
       ["Version", health.version],
       ["Running for", health.uptime === undefined ? null : lasting(health.uptime)],
       [
-        "Fixes that wait",
+        "Fixes waiting",
         health.queue &&
           `${health.queue.waiting.toLocaleString("en")} (room for ${health.queue.limit.toLocaleString("en")})`,
       ],
       [
-        "Messages that wait",
+        "Messages waiting",
         health.outbox &&
           `${health.outbox.waiting.toLocaleString("en")}${health.outbox.failing ? `, ${health.outbox.failing} failing` : ""}`,
       ],
@@ -124,11 +124,11 @@ export class Health {
       return panel(
         "Refused fixes",
         null,
-        make("p", { class: "fine" }, "None. This counts refused rows by reason."),
+        make("p", { class: "fine" }, "None. Refused fixes appear here with the reason."),
       );
     const part = panel(
       "Refused fixes",
-      "By reason; the senders got an answer",
+      "By reason; the service told each sender",
       table(
         ["Reason", "Fixes", "Last"],
         rows.map(({ reason, count: n, last }) => [reason, n.toLocaleString("en"), last ? ago(last) : "–"]),

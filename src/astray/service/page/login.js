@@ -54,7 +54,7 @@ export class Login {
       make(
         "p",
         { class: "soft" },
-        "The operator of the service makes tokens, for some agents or for all, to read or to write.",
+        "The operator of the service makes tokens. A token says which agents you may see, and whether you may change anything.",
       ),
     );
   }

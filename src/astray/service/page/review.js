@@ -170,7 +170,7 @@ export class Review {
         make(
           "div",
           { class: "empty", role: "alert" },
-          make("h1", {}, "This trip cannot be shown"),
+          make("h1", {}, "The page cannot show this trip"),
           make("p", {}, error.words ?? String(error)),
           make("button", { type: "button", onclick: () => this.choose(item) }, "Try again"),
         ),
@@ -189,7 +189,7 @@ export class Review {
       make(
         "li",
         {},
-        `${count(trips.length, "unusual trip")} are alike in what is new about them. Of the one that is shown:`,
+        `${count(item.trips.length, "unusual trip")} are new in the same way. About the selected one:`,
       ),
     );
     view.tabs.replaceChildren(
@@ -257,7 +257,7 @@ export class Review {
     const next = this.items[at] ?? this.items[at - 1] ?? null;
     const after = next
       ? `Next: ${next.agent}, ${moment(next.start, next.local)} ${zoneName(next.zone)}, ${decisionOf(next)}, normality ${signed(next.score)}. ${next.words ?? ""}`
-      : "Nothing more waits.";
+      : "The queue is empty.";
     say(`${VERDICTS[verdict]}. ${after}`);
     this.choose(next);
     try {

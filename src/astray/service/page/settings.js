@@ -27,7 +27,7 @@ export class Settings {
     const quiet = settings.quiet_hours;
     this.outlets = make(
       "ul",
-      { class: "outlets", "aria-label": "Who is told" },
+      { class: "outlets", "aria-label": "Who gets alerts" },
       settings.outlets.map((outlet) => this.outlet(outlet)),
     );
     this.said = make("p", { role: "status", class: "fill" });
@@ -38,12 +38,12 @@ export class Settings {
         make(
           "div",
           { class: "pair" },
-          number("alerts_a_week.agent", "Alerts a week for one agent", settings.alerts_a_week.agent, {
+          number("alerts_a_week.agent", "Alerts per week for one agent", settings.alerts_a_week.agent, {
             min: 0,
             max: 10000,
             step: 1,
           }),
-          number("alerts_a_week.all", "Alerts a week in all", settings.alerts_a_week.all, {
+          number("alerts_a_week.all", "Alerts per week in total", settings.alerts_a_week.all, {
             min: 0,
             max: 1000000,
             step: 1,
@@ -73,7 +73,7 @@ export class Settings {
         ),
       ),
       group(
-        "Who is told",
+        "Who gets alerts",
         make(
           "p",
           { class: "hint" },

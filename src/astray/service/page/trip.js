@@ -40,7 +40,7 @@ export class Trip {
       ? "The service did not flag this trip, so it learned it. If it should not have, call it an anomaly."
       : "";
     const taught = given?.taught
-      ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. It has taught the model, and stays.`
+      ? `Verdict: ${VERDICTS[given.verdict]}${given.by ? `, by ${given.by}` : ""}. The model has learned from it, so it is final.`
       : "";
     if (given && !given.taught && !this.pending.has(this.id))
       this.pending.add({

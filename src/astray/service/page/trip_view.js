@@ -111,7 +111,7 @@ export class TripView {
       box: frameOf(own, trip.ways),
       onFix: (i) => this.point(i),
     });
-    map.label(`Map of the trip. ${count(trip.segments.length, "segment")} not normal.`);
+    map.label(`Map of the trip. Segments that are not normal: ${trip.segments.length}.`);
     this.legend.replaceChildren(
       make("li", {}, "odd", ramp(), "normal"),
       ...legendOf(trip, others).map(([name, words]) =>

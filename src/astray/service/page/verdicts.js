@@ -92,7 +92,7 @@ export class Pending {
   }
 
   failed(error) {
-    this.trouble = `The service did not take it. ${error.words ?? error}.`;
+    this.trouble = `The service did not accept this. ${error.words ?? error}.`;
     say(this.trouble);
     this.render();
     this.trouble = null;
