@@ -96,6 +96,10 @@ class Scores:
         """The rewards of the rows: (rows, aspects, heads)."""
         return self.reward.step(self.chunk.features)
 
+    def _rewards_of(self, rows: Array) -> Array:
+        """Returns the rewards of some rows, laid out in memory like those of all rows, so that sums round alike."""
+        return self.rewards.transpose(1, 2, 0).take(rows, axis=2).transpose(2, 0, 1)
+
     @cached_property
     def of_steps(self) -> StepScores:
         """The scores of each row; computed when first needed, because the scores of trips do not need them."""
@@ -106,8 +110,8 @@ class Scores:
         if len(scales) == 1:
             return step_normality(self.rewards, self.calibrations[scales[0]])
         for k in scales:
-            rows = of_row == k
-            for all_rows, those in zip(found, step_normality(self.rewards[rows], self.calibrations[k]), strict=True):
+            rows = np.flatnonzero(of_row == k)
+            for all_rows, those in zip(found, step_normality(self._rewards_of(rows), self.calibrations[k]), strict=True):
                 all_rows[rows] = those
         return found
 
@@ -137,7 +141,7 @@ class Scores:
                 rows = np.flatnonzero(chosen[chunk.trip])
                 number = np.cumsum(chosen) - 1
                 of = (number[chunk.trip[rows]], chunk.time[rows], chunk.weight[rows])
-                scores = mean_normality(self.rewards[rows], *of, calibration, int(chosen.sum()))
+                scores = mean_normality(self._rewards_of(rows), *of, calibration, int(chosen.sum()))
             for all_trips, those in zip(found, scores, strict=True):
                 all_trips[chosen] = those
         return found
