@@ -36,11 +36,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "golden"))
 from golden_cases import CASES, NEEDS, NEW, NEWCOMER, PAST, Desk
 from golden_results import (
     count,
-    differences,
-    read_scores,
     read_words,
+    score_differences,
     scores_file,
     without_prose,
+    word_differences,
     write_scores,
     write_words,
 )
@@ -90,17 +90,16 @@ def freeze(desk: Desk, case: str, words_only: bool, check: bool) -> int:
     before = seconds()
     scores, words = without_prose(desk.result(case))
     print(f"{case}: {count(scores)} values, {len(words)} texts, {seconds() - before:.1f} s of processor time")
-    frozen = read_words()
     if check or words_only:
-        different = differences(read_scores(case), scores)
-        different += differences(frozen.get(case), words) if check else []
+        different = score_differences(case, scores)
+        different += word_differences(case, words) if check else []
         print("".join(f"  {one}\n" for one in different[:20]), end="")
         if check or different:
             return int(bool(different))
     else:
         write_scores(case, scores)
         print(f"  {scores_file(case).stat().st_size} bytes")
-    write_words(frozen | {case: words})
+    write_words(read_words() | {case: words})
     return 0
 
 

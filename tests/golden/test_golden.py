@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 from golden_cases import CASES, NEEDS, Desk
-from golden_results import TOLERANCE, differences, is_number, read_scores, read_words, without_prose
+from golden_results import (
+    TOLERANCE,
+    differences,
+    is_number,
+    read_scores,
+    score_differences,
+    without_prose,
+    word_differences,
+)
 
 SHOWN = 25
 
@@ -38,13 +46,13 @@ def report(found: list[str]) -> str:
 
 def test_numbers_names_decisions_and_events_are_those_of_version_0_2(case: str, desk: Desk):
     scores, _ = without_prose(desk.result(case))
-    different = differences(read_scores(case), scores)
+    different = score_differences(case, scores)
     assert not different, report(different)
 
 
 def test_words_are_those_of_version_0_2(case: str, desk: Desk):
     _, words = without_prose(desk.result(case))
-    different = differences(read_words()[case], words)
+    different = word_differences(case, words)
     assert not different, report(different)
 
 
