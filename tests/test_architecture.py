@@ -71,6 +71,29 @@ def test_packages_do_not_import_each_other_in_circles_not_even_in_functions():
         pytest.fail("; ".join(who))
 
 
+def test_modules_do_not_import_each_other_in_circles_not_even_in_functions():
+    """A package whose __init__ only collects names is not asked for by its own modules."""
+    modules = {
+        ".".join(("astray", *(p for p in path.relative_to(ROOT).with_suffix("").parts if p != "__init__"))): path
+        for path in ROOT.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        used = graph.setdefault(module, set())
+        for node in imported(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                used |= {alias.name for alias in node.names}
+            else:
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                used |= {name if name in modules else node.module or "" for name in whole}
+        used &= modules.keys() - {module}
+    assert "astray.model.worlds" in graph["astray.model.gps_trips"]
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" imports ".join(error.args[1][::-1]))
+
+
 def test_no_file_name_occurs_twice():
     """Python gives two names their meaning: __init__.py and __main__.py."""
     names = Counter(path.name for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))

@@ -104,9 +104,9 @@ class Store(ABC):
     address: Address
     writer: Connection  # for the one thread that writes
 
+    @abstractmethod
     def reader(self) -> Connection:
         """Opens a connection that only reads."""
-        return connect(self.address, write=False)
 
     def revive(self) -> None:  # noqa: B027  (a file is never lost)
         """Opens the writing connection again if it was lost."""
@@ -173,27 +173,3 @@ class ReadPool:
             raise
         finally:
             self._free.put(connection)
-
-
-def open_store(folder: Path, url: str | None = None) -> Store:
-    """Opens the store in a folder, or the one at a URL (``postgresql://...``), and brings its tables up to date."""
-    from astray.service.store.sqlite import SqliteStore
-
-    if url is None:
-        return SqliteStore(folder)
-    if url.startswith(("postgresql://", "postgres://")):
-        from astray.service.store.postgres import PostgresStore
-
-        return PostgresStore(url)
-    raise StoreError(f"no store is called {url!r:.60}", remedy="give postgresql://user@host/database, or leave it out")
-
-
-def connect(address: Address, *, write: bool) -> Connection:
-    """Opens a further connection to a store, which another process may hold."""
-    if isinstance(address, Path):
-        from astray.service.store.sqlite import SqliteConnection
-
-        return SqliteConnection(address, write=write)
-    from astray.service.store.postgres import PostgresConnection
-
-    return PostgresConnection(address, write=write)

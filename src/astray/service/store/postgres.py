@@ -99,6 +99,10 @@ class PostgresStore(Store):
             self.writer.close()
             self._connect()
 
+    def reader(self) -> Connection:
+        """Opens a connection that only reads."""
+        return PostgresConnection(self.address, write=False)
+
     def bytes(self) -> int:
         """Returns the size of the tables."""
         asked = "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relnamespace = "

@@ -89,6 +89,10 @@ class SqliteStore(Store):
             ) from error
         return writer
 
+    def reader(self) -> Connection:
+        """Opens a connection that only reads."""
+        return SqliteConnection(self.path, write=False)
+
     def bytes(self) -> int:
         """Returns the size of the database and of its write-ahead log."""
         files = (self.path, self.path.with_name(f"{NAME}-wal"))
