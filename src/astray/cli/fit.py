@@ -129,6 +129,9 @@ def _say_learned(output: Path, model: Detector, settings: Settings) -> None:
     else:
         said = f"a fleet of {number_of(len(model.memories_), 'agent')}; astray score MODEL FILE scores their new trips"
     say(f"{output}: {said}", quiet=settings.quiet)
+    if model.is_one and model.n_trips_ < model.min_history:
+        few = f"with fewer than {model.min_history:g} past trips (--min-history), everything unusual goes to review"
+        say(f"{few}; astray update MODEL FILE adds further trips", quiet=settings.quiet)
     say_suspected(model.suspects_, quiet=settings.quiet)
 
 
