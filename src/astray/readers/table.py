@@ -12,13 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.dates import is_time_of_day, join_dates_and_times
-from astray.core.errors import Call, DataError, Option, Part, Place
-from astray.core.fixes import as_labels, numbers, without_null_words
+from astray.core.errors import Call, DataError, Option, Part, Place, Remedy
+from astray.core.fixes import TEXTUAL, as_labels, as_numbers, numbers, without_null_words
 from astray.core.grouping import KEYS, Grouped, run_starts
 from astray.core.text import harmless, number_of
 from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
-from astray.readers.column_roles import MARKS, is_false, like_ids, marks, position, resolve
+from astray.readers.column_roles import MARKS, Roles, is_false, like_ids, marks, position, resolve
 from astray.readers.frames import as_table
 from astray.readers.parquet import ARROW, PARQUET
 from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors, share_of
@@ -252,9 +252,16 @@ def _good_fixes(
     if "agent" not in roles.positions:
         intake.report.named_after[owner] = "file"
         if roles.unused:
-            reason = f"no column for the agent was recognised, so all fixes are of one, {owner!r}"
+            # With one_agent the caller says, or will say, whose they are.
+            so = "" if options.one_agent else f", so all fixes are of one, {owner!r}"
+            reason = f"no column for the agent was recognised{so}"
             unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
-            intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
+            remedy: Remedy = ("name it if there is one: ", Option("agent", "NAME"))
+            if alternating := _alternating(table, roles, options):
+                name, n = next(iter(alternating.items()))
+                unused += f", and {name!r} has {n:,} different values by turns"
+                remedy = ("if these are the agents, pass ", Option("agent", name))
+            intake.report.assume(file, reason + unused, remedy)
     intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
     values: dict[str, set[object]] = {name: set() for name in suspects}
@@ -267,6 +274,33 @@ def _good_fixes(
         if fixes.height:
             yield fixes, rows
     intake.record_times(file, clock)
+
+
+def _alternating(table: Table, roles: Roles, options: TableOptions) -> dict[str, int]:
+    """Returns the unused columns that may name the agents, by the first rows, and their numbers of values.
+
+    Such a column holds text, each value in several rows; in the order of time the values change back and forth.
+    """
+    wanted = {role: i for role, i in roles.positions.items() if role in ("time", "date")}
+    wanted |= {f"unused {name}": list(table.names).index(name) for name in roles.unused}
+    block = next(table.blocks(wanted, Intake(True, None), None, ROWS), None)
+    if block is None:
+        return {}
+    clock = Clock(options.time_unit, options.time_zone, options.time_format, options.date_order)
+    try:
+        time, _ = clock.seconds(_Source(FRAME, "", clock, options)._moments(block.frame))
+    except DataError:
+        return {}  # it is raised again when the rows are read
+    found = {}
+    for name in roles.unused:
+        values = block.frame[f"unused {name}"][np.argsort(time, kind="stable")]
+        if values.dtype not in TEXTUAL:
+            continue
+        values = without_null_words(values).drop_nulls()
+        n, changes = values.n_unique(), int((values != values.shift()).sum())
+        if 2 <= n <= len(values) / ROWS_PER_AGENT and changes >= 2 * n and not as_numbers(values).count():
+            found[name] = n
+    return found
 
 
 def _refuse_several_agents(file: Path, frame: pl.DataFrame, values: dict[str, set[object]], rows: int) -> None:
