@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -171,6 +172,20 @@ def test_fit_warns_if_everything_unusual_goes_to_review_because_there_are_few_tr
         assert main(["fit", str(tmp_path / "few.parquet"), "-o", str(tmp_path / "few.astray")]) == 0
         said = "with fewer than 5 past trips (--min-history), everything unusual goes to review"
         assert (said in capsys.readouterr().err) == warned
+
+
+def test_fit_says_from_how_many_other_agents_it_learns(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told = []
+
+    def learning(what: str, *, quiet: bool):
+        told.append(what)
+        return nullcontext(None)
+
+    monkeypatch.setattr("astray.cli.fit.learning", learning)
+    command = ["fit", str(home / "new.csv"), "-o", str(tmp_path / "m.astray"), "--iterations", "0", "-q"]
+    assert main([*command, "--agent", "p00"]) == 0
+    n = len(astray.read(home / "new.csv").agent("p00"))
+    assert told == [f"learning from {n} trips and those of 3 other agents"]
 
 
 def test_scores_are_those_of_the_library_whatever_the_format(home: Path, capsys: Captured):
@@ -1104,6 +1119,7 @@ def test_bad_rows_are_refused_or_counted_and_listed(home: Path, tmp_path: Path, 
     [
         (["scoer"], "did you mean score?"),
         (["score", "model-only"], "Missing argument 'FILE'"),
+        (["fit"], "Missing argument 'FILE"),
         (["score", "m", "f", "--eps", "low"], "--eps"),
         (["simulate", "--people", "3"], "Missing option '--output'"),
         (["info", "m", "--config", "nowhere.toml"], "nowhere.toml"),

@@ -205,6 +205,8 @@ def _learned(
     if pooled:  # the default preset would not take a pool whose trips name one agent for a pool
         given.setdefault("preset", "own")
     whose = f" of {number_of(len(trips.agents), 'agent')}" if pooled is False else ""
-    what = f"learning from {number_of(len(trips), 'trip')}{whose}"
+    others = 0 if population is None else len(population.agents)
+    among = f" and those of {number_of(others, 'other agent')}" if others else ""
+    what = f"learning from {number_of(len(trips), 'trip')}{whose}{among}"
     with learning(what, quiet=settings.quiet) as progress:
         return Detector(pooled=pooled, progress=progress, **given).fit(trips, marks, population=population)
