@@ -751,12 +751,13 @@ def test_with_an_agent_that_the_caller_names_no_remark_says_whose_the_fixes_are(
 
 
 def test_agents_in_a_column_of_an_unknown_name_are_told_by_their_values(tmp_path: Path) -> None:
-    agents, said = ("ana", "bob", "cem"), "'Wer' has 3 different values by turns; if these are the agents, pass"
-    for turns, told in ((lambda i: i % 3, True), (lambda i: i // 20, False)):
-        rows = [f"{T0 + i},41,-8,{agents[turns(i)]},{i % 3},n{i}\n" for i in range(60)]
+    agents, said = ("ana", "bob", "cem"), "'Wer' changes back and forth, and the place with it; if these are the"
+    for turns, apart, told in ((lambda i: i % 3, 1, True), (lambda i: i % 3, 0, False), (lambda i: i // 20, 1, False)):
+        who = [turns(i) for i in range(60)]
+        rows = [f"{T0 + i},{41 + apart * k},-8,{agents[k]},{i % 3},n{i}\n" for i, k in enumerate(who)]
         for lines in (rows, sorted(rows, key=lambda row: row.split(",")[3])):  # grouped by agent, too
             file = write(tmp_path, "t,lat,lon,Wer,level,note\n" + "".join(lines))
-            assert any(f"{said} agent='Wer'" in remark for remark in odd(file)) == told
+            assert any(f"{said} agents, pass agent='Wer'" in remark for remark in odd(file)) == told
 
 
 def odd(file: Path) -> list[str]:
