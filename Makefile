@@ -58,6 +58,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml benchmark/pyproject.toml constraints.txt
+	@echo "installing astray with torch and the test tools: about 2.5 GB, which takes some minutes"
 	$(PIP) -e ".[dev]" -e "benchmark[baselines]"
 	touch $@
 

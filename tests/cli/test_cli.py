@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -159,6 +160,32 @@ def test_fit_makes_a_model_of_the_named_agent_or_one_with_a_memory_for_each_agen
     one, fleet = astray.load(home / "p00.astray"), astray.load(home / "fleet.astray")
     assert (one.is_one, one.agents) == (True, ["p00"])
     assert (fleet.is_one, list(fleet.memories_)) == (False, ["p00", "p01", "p02", "p03"])
+
+
+def test_fit_warns_if_everything_unusual_goes_to_review_because_there_are_few_trips(
+    home: Path, tmp_path: Path, capsys: Captured
+):
+    trips = astray.read(home / "past.csv").agent("p00")
+    for n, warned in ((1, True), (4, True), (5, False)):
+        trips[:n].to_frame().write_parquet(tmp_path / "few.parquet")
+        capsys.readouterr()
+        assert main(["fit", str(tmp_path / "few.parquet"), "-o", str(tmp_path / "few.astray")]) == 0
+        said = "with fewer than 5 past trips (--min-history), everything unusual goes to review"
+        assert (said in capsys.readouterr().err) == warned
+
+
+def test_fit_says_from_how_many_other_agents_it_learns(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told = []
+
+    def learning(what: str, *, quiet: bool):
+        told.append(what)
+        return nullcontext(None)
+
+    monkeypatch.setattr("astray.cli.fit.learning", learning)
+    command = ["fit", str(home / "new.csv"), "-o", str(tmp_path / "m.astray"), "--iterations", "0", "-q"]
+    assert main([*command, "--agent", "p00"]) == 0
+    n = len(astray.read(home / "new.csv").agent("p00"))
+    assert told == [f"learning from {n} trips and those of 3 other agents"]
 
 
 def test_scores_are_those_of_the_library_whatever_the_format(home: Path, capsys: Captured):
@@ -959,7 +986,8 @@ def test_live_fixes_from_standard_input_become_events(home: Path):
         command, input=lines.write_ndjson() + "not JSON\n", text=True, capture_output=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.search(rf"^{fixes.n_rows} fixes, \d+ trips, \d+ alerts?, 1 line refused$", ran.stderr, re.MULTILINE)
+    counted = rf"^{fixes.n_rows} fixes, \d+ trips, \d+ alerts?, 1 line refused, "
+    assert re.search(rf"{counted}first line {fixes.n_rows + 1}: not JSON", ran.stderr, re.MULTILINE)
     events = [json.loads(line) for line in (home / "events.jsonl").read_text().splitlines()]
     assert {"score", "trip_ended", "refused"} <= {event["event"] for event in events}
 
@@ -1008,7 +1036,10 @@ def test_errors_are_one_line_with_place_and_remedy(home: Path, tmp_path: Path, c
     model, new = str(home / "p00.astray"), str(home / "new.csv")
     assert "nope.csv: there is no such file or folder" in refused(["score", model, "nope.csv"], capsys)
     assert "nope.astray: there is no such file" in refused(["score", "nope.astray", new], capsys)
-    assert "not a whole model file" in refused(["info", new], capsys)
+    assert "new.csv: not a model of astray; give a file that astray fit has" in refused(["info", new], capsys)
+    for command in ("score", "update"):
+        exchanged = "new.csv: not a model of astray; are MODEL and FILE exchanged?"
+        assert exchanged in refused([command, new, model], capsys)
     assert "x.xls: tables are written as .parquet" in refused(["score", model, new, "-o", "x.xls"], capsys)
     assert "no trip is named 'nobody'" in refused(["explain", model, new, "nobody"], capsys)
     assert "astray update adds trips to it" in refused(["enroll", model, new], capsys)
@@ -1088,6 +1119,7 @@ def test_bad_rows_are_refused_or_counted_and_listed(home: Path, tmp_path: Path, 
     [
         (["scoer"], "did you mean score?"),
         (["score", "model-only"], "Missing argument 'FILE'"),
+        (["fit"], "Missing argument 'FILE"),
         (["score", "m", "f", "--eps", "low"], "--eps"),
         (["simulate", "--people", "3"], "Missing option '--output'"),
         (["info", "m", "--config", "nowhere.toml"], "nowhere.toml"),

@@ -120,6 +120,8 @@ def test_true_and_false_may_be_written_in_several_words(word: str):
         ("format = 7", "format in .*: 7 is not a text"),
         ("users = 7", "users in .*: 7 is not a list of texts"),
         ("columns = 'lat'", "'lat' is not of the form name=value"),
+        ("columns = 'Breite=lat,lon=x'", "'Breite=lat,lon=x' cannot be used; role and name are exchanged: give lat=Br"),
+        ("columns = ['Breite=lat', 'lon=x']", "'Breite=lat,lon=x' cannot be used; role and name are exchanged: give l"),
         ("columns = 'speed=v'", "role=name pairs with the roles time, date, lat"),
         ("skip_bad = 'maybe'", "'maybe' is neither true nor false"),
         ("eps = ", "not a TOML file"),

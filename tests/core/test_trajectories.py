@@ -150,8 +150,10 @@ def test_agent_and_without_split_the_trajectories():
     assert t.agent("a").trajectory_ids.tolist() == ["t0", "t2"]
     assert t.without("a").trajectory_ids.tolist() == ["t1", "t3"]
     assert same(t.without("nobody"), t)
-    with pytest.raises(DataError, match=r"'c'.*there are 2 agents: a, b"):
+    with pytest.raises(DataError, match=r"'c'; there are a, b$"):
         t.agent("c")
+    with pytest.raises(DataError, match=r"'bb'; did you mean b\? there are a, b$"):
+        t.agent("bb")
 
 
 def test_trajectory_of_row_gives_the_position_of_each_rows_trajectory():

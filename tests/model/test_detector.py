@@ -467,6 +467,9 @@ class TestDecisions:
     def test_without_held_out_trips_no_false_alarm_rate_is_promised(self) -> None:
         with pytest.raises(DataError, match="decide by eps"):
             level(0.5, Sample())
+        borrowed = Sample.of(np.arange(202.0), np.r_[1.0, 1.0, np.full(200, 98 / 200)])
+        with pytest.raises(DataError, match=r"100 past trips \(2 of the agent, 98 borrowed from others\)"):
+            level(0.001, borrowed)
 
     def test_few_held_out_trips_promise_only_a_high_rate(self, mine: Trajectories) -> None:
         detector = Detector(**ONCE).fit(mine[:30])

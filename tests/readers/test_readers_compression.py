@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -108,6 +109,13 @@ def test_damaged_and_nested_compressed_files_are_rejected(packed_table: Path, tm
         read(tmp_path / "outer.zip")
     with pytest.raises(DataError, match="the file is compressed; unpack it first, or give it to"):
         read_table(tmp_path / "outer.zip")
+
+
+def test_a_missing_zstandard_is_installed_by_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "walks.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(40))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(DataError, match=r"pip install 'astray\[zstd\]', or unpack"):
+        read(tmp_path / "walks.csv.zst")
 
 
 @pytest.mark.parametrize("kind", ["bz2", "lzma", "zstandard"])

@@ -743,10 +743,35 @@ def test_several_agents_are_not_merged_into_one_unasked(tmp_path: Path) -> None:
     assert read(file).agents == ["fixes"]
 
 
+def test_with_an_agent_that_the_caller_names_no_remark_says_whose_the_fixes_are(tmp_path: Path) -> None:
+    file = write(tmp_path, f"t,lat,lon,weather\n{T0},41,-8,rain\n")
+    for options, said in (({}, "so all fixes are of one, 'fixes'; not"), ({"one_agent": True}, "was recognised; not")):
+        _, report = quietly(file, **options)
+        assert f"{said} used are 'weather'" in str(report.assumptions[0])
+
+
+def test_agents_in_a_column_of_an_unknown_name_are_told_by_their_values(tmp_path: Path) -> None:
+    agents, said = ("ana", "bob", "cem"), "'Wer' changes back and forth, and the place with it; if these are the"
+    for turns, apart, told in ((lambda i: i % 3, 1, True), (lambda i: i % 3, 0, False), (lambda i: i // 20, 1, False)):
+        who = [turns(i) for i in range(60)]
+        rows = [f"{T0 + i},{41 + apart * k},-8,{agents[k]},{i % 3},n{i}\n" for i, k in enumerate(who)]
+        for lines in (rows, sorted(rows, key=lambda row: row.split(",")[3])):  # grouped by agent, too
+            file = write(tmp_path, "t,lat,lon,Wer,level,note\n" + "".join(lines))
+            assert any(f"{said} agents, pass agent='Wer'" in remark for remark in odd(file)) == told
+
+
 def odd(file: Path) -> list[str]:
     report = Report()
     read(file, report=report)
     return [str(assumption) for assumption in report.assumptions]
+
+
+def test_times_that_are_cut_to_minutes_are_reported(tmp_path: Path) -> None:
+    for every, told in ((10, True), (60, False)):
+        times = (f"01/15/2025 19:{every * i // 60:02}" for i in range(30))
+        rows = "".join(f"a,{time},{41 + i / 1000},-8\n" for i, time in enumerate(times))
+        said = "25 of 30 fixes have the same time as the one before, and are not used; write times with their seconds"
+        assert any(said in remark for remark in odd(write(tmp_path, f"agent,time,lat,lon\n{rows}"))) == told
 
 
 def test_trips_of_many_days_and_trips_of_one_fix_are_reported(tmp_path: Path) -> None:

@@ -108,6 +108,14 @@ def test_the_store_keeps_only_the_digest_of_a_token_and_finds_its_owner_by_it(tm
     store.close()
 
 
+def test_a_token_for_a_folder_that_does_not_exist_is_refused(tmp_path: Path):
+    for arguments in (["add", str(tmp_path / "misspelt"), "phone"], ["list", str(tmp_path / "misspelt")]):
+        refusal = CliRunner().invoke(command, arguments).exception
+        assert isinstance(refusal, AstrayError)
+        assert "misspelt: there is no such folder; give the one that astray serve has made" in str(refusal)
+    assert not list(tmp_path.iterdir())
+
+
 def test_tokens_are_made_listed_and_removed_while_a_service_has_the_store(tmp_path: Path):
     store = open_store(tmp_path)
     run = CliRunner().invoke

@@ -61,6 +61,13 @@ def test_a_message_is_answered_exactly_as_its_sender_expects(name: str, case: di
         assert set(json.loads(answer.body)["error"]) == {"reason", "remedy"}
 
 
+def test_a_refused_message_says_in_words_how_to_set_up_the_sender():
+    found = FORMATS["owntracks"].decode(Sent(b"{}", {}, {}, 2e9))
+    remedy = json.loads(FORMATS["owntracks"].answer(Receipt(0, found.refused)).body)["error"]["remedy"]
+    assert set(re.findall(r"(/\S+) for ", remedy)) == set(FEEDS)
+    assert ".md" not in remedy
+
+
 def test_refused_rows_are_reported_in_a_header_if_the_body_has_no_room():
     case = next(case for case in GOLDEN["overland"] if len(case["refused"]) == 5)
     answer = FORMATS["overland"].answer(Receipt(1, read("overland", case).refused))

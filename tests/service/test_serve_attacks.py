@@ -109,6 +109,7 @@ def test_other_sites_and_other_names_are_refused(service: Running):
 
 def test_a_token_of_one_agent_sees_and_changes_nothing_of_another(tmp_path: Path):
     run = CliRunner().invoke
+    (tmp_path / "data").mkdir()
     one = run(command, ["add", str(tmp_path / "data"), "one", "--agent", "ana", "--send", "--read", "--write"])
     every = run(command, ["add", str(tmp_path / "data"), "every", "--send", "--write"])
     ana, all_ = ({"Authorization": f"Bearer {made.stdout.strip()}"} for made in (one, every))

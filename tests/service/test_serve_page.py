@@ -495,6 +495,7 @@ def test_the_page_of_an_empty_service_says_how_to_begin(empty: Running, opened: 
 
 
 def test_a_token_logs_in_to_the_page(tmp_path: Path, opened: Open) -> None:
+    (tmp_path / "data").mkdir()
     made = ["-m", "astray.cli", "serve", "token", "add", str(tmp_path / "data"), "operator", "--write"]
     token = subprocess.run([sys.executable, *made], capture_output=True, text=True, check=True).stdout.split()[-1]
     with serving(tmp_path / "data") as running:

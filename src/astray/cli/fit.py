@@ -129,6 +129,9 @@ def _say_learned(output: Path, model: Detector, settings: Settings) -> None:
     else:
         said = f"a fleet of {number_of(len(model.memories_), 'agent')}; astray score MODEL FILE scores their new trips"
     say(f"{output}: {said}", quiet=settings.quiet)
+    if model.is_one and model.n_trips_ < model.min_history:
+        few = f"with fewer than {model.min_history:g} past trips (--min-history), everything unusual goes to review"
+        say(f"{few}; astray update MODEL FILE adds further trips", quiet=settings.quiet)
     say_suspected(model.suspects_, quiet=settings.quiet)
 
 
@@ -202,6 +205,8 @@ def _learned(
     if pooled:  # the default preset would not take a pool whose trips name one agent for a pool
         given.setdefault("preset", "own")
     whose = f" of {number_of(len(trips.agents), 'agent')}" if pooled is False else ""
-    what = f"learning from {number_of(len(trips), 'trip')}{whose}"
+    others = 0 if population is None else len(population.agents)
+    among = f" and those of {number_of(others, 'other agent')}" if others else ""
+    what = f"learning from {number_of(len(trips), 'trip')}{whose}{among}"
     with learning(what, quiet=settings.quiet) as progress:
         return Detector(pooled=pooled, progress=progress, **given).fit(trips, marks, population=population)

@@ -14,7 +14,7 @@ from typing import Any
 from astray.cli.console import progress, say, without_panics
 from astray.cli.running import as_flag
 from astray.core.atomic import keep_from
-from astray.core.errors import AstrayError, DataError, Option, some_names
+from astray.core.errors import AstrayError, DataError, Option, instead_of, some_names
 from astray.core.settings import TABLES, Settings
 from astray.core.trajectories import Trajectories
 from astray.detector import Detector
@@ -166,8 +166,8 @@ class Source:
         if not agents:
             remedy = "look at the file, and at the options"
             return DataError("no trip in it can be used", place=self.name, remedy=remedy)
-        there = f"there are {some_names(agents)}"
-        return DataError(f"no trip of agent {self.agent!r}", place=self.name, remedy=there)
+        remedy = instead_of(self.agent or "", agents)
+        return DataError(f"no trip of agent {self.agent!r}", place=self.name, remedy=remedy)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
         """Returns the trips, under the name of the agent or owner if the files do not say whose they are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from inspect import Parameter
@@ -20,6 +20,7 @@ from typer import Argument, Option
 
 from astray.core import settings as s
 from astray.core.atomic import changing, keep_from
+from astray.core.errors import ModelFileError
 from astray.core.settings import Settings, declared, flag_of
 
 if TYPE_CHECKING:
@@ -142,7 +143,12 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
             of_flags = {name: given.pop(name) for name in flags}
             if config is not None:
                 keep_from(given.get("output"), [config], "the settings are read from this file")
-            command(settings=Settings.gather(config, os.environ, of_flags), **given)
+            try:
+                command(settings=Settings.gather(config, os.environ, of_flags), **given)
+            except ModelFileError as error:
+                if _are_exchanged(given.get("model"), given.get("file")):
+                    error.remedy = "are MODEL and FILE exchanged?"
+                raise
 
         parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own if p.name != "settings"] + derived
         cast(Any, run).__signature__ = inspect.Signature(parameters)
@@ -150,6 +156,16 @@ def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], C
         return run
 
     return decorate
+
+
+def _are_exchanged(model: Path | None, file: Path | Sequence[Path] | None) -> bool:
+    """Returns True if a command got a file of trips as its model, and a model as its file of trips."""
+    from astray.model.file import is_database
+
+    files = [file] if isinstance(file, Path) else list(file or ())
+    if model is None or not all(path.is_file() for path in (model, *files)):
+        return False
+    return not is_database(model) and any(map(is_database, files))
 
 
 def changes_model(command: Callable[..., None]) -> Callable[..., None]:

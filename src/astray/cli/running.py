@@ -11,9 +11,6 @@ import typer
 from astray.core.errors import AstrayError, Call, Columns, Option
 from astray.core.settings import NAMES, ROLES, SettingsError, flag_of
 
-ALONE = ("demo", "serve demo")
-"""Commands that need no arguments; the others print their help if there are none."""
-
 
 def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequence[str]) -> int:
     """Runs a command, or one of a group of commands, with its arguments; returns the exit code."""
@@ -43,7 +40,7 @@ def app_of(name: str, command: Callable[..., None] | typer.Typer) -> typer.Typer
     if isinstance(command, typer.Typer):
         return command
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(help=unwrapped(command.__doc__ or ""), no_args_is_help=name not in ALONE)(command)
+    app.command(name, help=unwrapped(command.__doc__ or ""))(command)
     return app
 
 

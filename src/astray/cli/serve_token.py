@@ -102,10 +102,12 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
 
 def _opened(folder: Path, url: str | None) -> Connection:
     """Opens a connection to a store, even while a service runs: databases write the one row of a token safely."""
-    from astray.core.errors import InUseError
+    from astray.core.errors import AstrayError, InUseError
     from astray.service.store import connect, open_store
     from astray.service.store.sqlite import NAME
 
+    if url is None and not folder.is_dir():  # a token for a misspelt folder would let nobody in
+        raise AstrayError("there is no such folder", place=folder, remedy="give the one that astray serve has made")
     with suppress(InUseError):  # a running service has made the store, and brought it up to date
         open_store(folder, url).close()
     return connect(url or folder / NAME, write=True)

@@ -101,4 +101,5 @@ def command(
     )
     counts = {"fix": seen.fixes, "trip": seen.trips, "alert": seen.alerts, "line": seen.refused}
     words = ", ".join(number_of(n, what) for what, n in counts.items())
-    say(f"{words} refused", quiet=settings.quiet)
+    first = f", first {seen.first_refused}" if seen.first_refused else ""
+    say(f"{words} refused{first}", quiet=settings.quiet)

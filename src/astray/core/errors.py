@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -85,6 +86,17 @@ def some_names(names: Sequence[str], most: int = 5) -> str:
     ('ana', 'p0, p1, p2, p3, p4 and 2 more')
     """
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def instead_of(name: str, names: Sequence[str]) -> str:
+    """Returns a remedy for a name that is not among these: the one that is most like it, and which there are.
+
+    >>> instead_of("anna", ["ana", "bob"]), instead_of("x", ["ana"])
+    ('did you mean ana? there are ana, bob', 'there is ana')
+    """
+    close = difflib.get_close_matches(name, names, 1)
+    there = f"there {'is' if len(names) == 1 else 'are'} {some_names(names)}"
+    return f"did you mean {close[0]}? {there}" if close else there
 
 
 class AstrayError(Exception):

@@ -578,5 +578,11 @@ def _checked(name: str, value: Any, place: str) -> Any:
         raise SettingsError(str(error), place=place, remedy="correct the value") from None
     check: Check | None = declared(name).metadata["check"]
     if check is not None and not check[0](typed):
-        raise SettingsError(f"{value!r} cannot be used", place=place, remedy=f"give {check[1]}")
+        shown = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+        remedy = f"give {check[1]}"
+        if declared(name).metadata["kind"] is PAIRS:
+            turned = dict(pair if check[0](dict([pair])) else pair[::-1] for pair in typed.items())
+            if check[0](turned):
+                remedy = f"role and name are exchanged: give {','.join(map('='.join, turned.items()))}"
+        raise SettingsError(f"{shown!r} cannot be used", place=place, remedy=remedy)
     return typed

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from astray.core.errors import DataError
+from astray.core.errors import DataError, instead_of
 from astray.core.grouping import FIX_COLUMNS, Grouped, as_text, check
 from astray.core.trajectory_inputs import group_fixes, group_frame, join_steps
 from astray.core.trip_ids import TripId
@@ -313,10 +313,7 @@ class Trajectories:
         """Returns the trajectories of one agent."""
         chosen = self.agent_ids == str(agent_id)
         if not chosen.any():
-            known = ", ".join(self.agents[:5])
-            raise DataError(
-                f"no trajectory of agent {agent_id!r}", remedy=f"there are {len(self.agents)} agents: {known}, ..."
-            )
+            raise DataError(f"no trajectory of agent {agent_id!r}", remedy=instead_of(str(agent_id), self.agents))
         return self[chosen]
 
     def isin(self, ids: Iterable[TripId]) -> NDArray[np.bool_]:

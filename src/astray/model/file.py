@@ -22,6 +22,7 @@ from astray.model.packing import (
     FilePath,
     check_readable,
     damaged,
+    not_a_model,
     not_saved,
     not_whole,
     outdated,
@@ -60,13 +61,14 @@ class ModelFile(Tables):
         try:
             if is_database(source):
                 return cls(source.resolve())
+            if not _may_be_cut_or_packed(source):
+                raise not_a_model(source)
         except (OSError, sqlite3.Error) as error:
             raise _refusal(source, error) from error
         other = read(source)
         if other.kind in ("detector", "fleet"):
             raise outdated(source)
-        reason = f"a {other.kind}, not a model"
-        raise ModelFileError(reason, place=source, remedy="give a file that astray fit has written")
+        raise not_a_model(source, f"a {other.kind}, not a model")
 
     def close(self) -> None:
         """Closes the file."""
@@ -168,6 +170,13 @@ def is_database(path: Path) -> bool:
     """Returns True if a file begins as SQLite databases do."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
+
+
+def _may_be_cut_or_packed(path: Path) -> bool:
+    """Returns True if a file may be the first bytes of a database, or a packed file; text never is."""
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+    return MAGIC.startswith(head) or (head[5:8] == bytes(3) and head[8:9] in (b"", b"{"))
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:

@@ -112,6 +112,11 @@ def not_whole(place: FilePath, error: object) -> ModelFileError:
     return ModelFileError(f"not a whole model file ({error})", place=str(place), remedy=remedy)
 
 
+def not_a_model(place: FilePath, what: str = "not a model of astray") -> ModelFileError:
+    """Returns an error for a file of another kind."""
+    return ModelFileError(what, place=str(place), remedy="give a file that astray fit has written")
+
+
 def too_new(place: FilePath, version: int, known: int) -> ModelFileError:
     """Returns an error for a format that only a newer astray knows."""
     reason = f"written in version {version} of the format, this astray reads up to {known}"
@@ -178,8 +183,7 @@ def unpack(data: bytes, place: FilePath) -> Contents:
     try:
         metadata = _field(_header(data).get("__metadata__", {}), dict)
         if _ENTRY not in metadata:
-            reason = "a safetensors file, but not a model of astray"
-            raise ModelFileError(reason, place=str(place), remedy="give a file that astray fit has written")
+            raise not_a_model(place, "a safetensors file, but not a model of astray")
         head = _strict_json(_field(metadata[_ENTRY], str))
         _check_version(place, head)
         arrays = safetensors.numpy.load(data)

@@ -57,7 +57,7 @@ class _Zstandard(io.RawIOBase):
         try:
             self._decompressor = importlib.import_module("zstandard").ZstdDecompressor()
         except ImportError as error:
-            remedy = "pip install zstandard, or unpack the file with zstd -d"
+            remedy = "pip install 'astray[zstd]', or unpack the file with zstd -d"
             raise DataError("compressed with Zstandard, and zstandard is not installed", remedy=remedy) from error
         self._file = open(path, "rb")  # noqa: SIM115  (closed with this)
         self._frame: Any = None

@@ -12,13 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.dates import is_time_of_day, join_dates_and_times
-from astray.core.errors import Call, DataError, Option, Part, Place
-from astray.core.fixes import as_labels, numbers, without_null_words
+from astray.core.errors import Call, DataError, Option, Part, Place, Remedy
+from astray.core.fixes import TEXTUAL, as_labels, as_numbers, numbers, without_null_words
 from astray.core.grouping import KEYS, Grouped, run_starts
 from astray.core.text import harmless, number_of
 from astray.core.times import UTC_OFFSET, Clock
 from astray.core.trajectories import Trajectories
-from astray.readers.column_roles import MARKS, is_false, like_ids, marks, position, resolve
+from astray.readers.column_roles import MARKS, Roles, is_false, like_ids, marks, position, resolve
 from astray.readers.frames import as_table
 from astray.readers.parquet import ARROW, PARQUET
 from astray.readers.read_report import FilePath, Intake, Progress, Report, raising_data_errors, share_of
@@ -28,6 +28,9 @@ from astray.readers.trip_building import FixCollector, build_trips, check_fixes
 
 ROWS_PER_AGENT = 5
 """A column may distinguish agents only if each of its values occurs in at least this many rows on average."""
+
+LEAST_JUMP = 1e-3
+"""Degrees between the places of different agents, at least; about a hundred metres."""
 
 FRAME = Path("the table")
 """The name of a table in memory, for messages."""
@@ -252,9 +255,15 @@ def _good_fixes(
     if "agent" not in roles.positions:
         intake.report.named_after[owner] = "file"
         if roles.unused:
-            reason = f"no column for the agent was recognised, so all fixes are of one, {owner!r}"
+            # With one_agent the caller says, or will say, whose they are.
+            so = "" if options.one_agent else f", so all fixes are of one, {owner!r}"
+            reason = f"no column for the agent was recognised{so}"
             unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
-            intake.report.assume(file, reason + unused, ("name it if there is one: ", Option("agent", "NAME")))
+            remedy: Remedy = ("name it if there is one: ", Option("agent", "NAME"))
+            if name := _like_agents(table, roles, options):
+                unused += f"; {name!r} changes back and forth, and the place with it"
+                remedy = ("if these are the agents, pass ", Option("agent", name))
+            intake.report.assume(file, reason + unused, remedy)
     intake.report.columns = {role: names[i] for role, i in roles.positions.items()}
     intake.report.unused = list(dict.fromkeys([*intake.report.unused, *roles.unused]))
     values: dict[str, set[object]] = {name: set() for name in suspects}
@@ -267,6 +276,38 @@ def _good_fixes(
         if fixes.height:
             yield fixes, rows
     intake.record_times(file, clock)
+
+
+def _like_agents(table: Table, roles: Roles, options: TableOptions) -> str:
+    """Returns the first unused column that may name the agents, by the first rows of the table; empty text if none.
+
+    Such a column holds text, each value in several rows. In the order of time the values change back and forth, and
+    with them the place jumps: it does not if they say how one agent travels.
+    """
+    wanted = {role: i for role, i in roles.positions.items() if role in ("time", "date", "lat", "lon")}
+    wanted |= {f"unused {name}": list(table.names).index(name) for name in roles.unused}
+    block = next(table.blocks(wanted, Intake(True, None), None, ROWS), None)
+    if block is None:
+        return ""
+    clock = Clock(options.time_unit, options.time_zone, options.time_format, options.date_order)
+    try:
+        time, _ = clock.seconds(_Source(FRAME, "", clock, options)._moments(block.frame))
+        places = np.column_stack([numbers(role, block.frame[role]) for role in ("lat", "lon")])
+    except DataError:
+        return ""  # it is raised again when the rows are read
+    known = np.flatnonzero(np.isfinite(time) & np.isfinite(places).all(axis=1))
+    order = known[np.argsort(time[known], kind="stable")]
+    steps = np.abs(np.diff(places[order], axis=0)).max(axis=1, initial=0.0)
+    for name in roles.unused:
+        if block.frame[f"unused {name}"].dtype not in TEXTUAL:
+            continue
+        values = without_null_words(block.frame[f"unused {name}"][order]).fill_null("")
+        n, changes = values.n_unique(), values.ne_missing(values.shift()).to_numpy()[1:]
+        if 2 <= n <= len(values) / ROWS_PER_AGENT and changes.sum() >= 2 * n and not as_numbers(values).count():
+            usual = 0.0 if changes.all() else float(np.median(steps[~changes]))
+            if np.median(steps[changes]) > max(10 * usual, LEAST_JUMP):
+                return name
+    return ""
 
 
 def _refuse_several_agents(file: Path, frame: pl.DataFrame, values: dict[str, set[object]], rows: int) -> None:

@@ -146,6 +146,10 @@ def report_odd_trips(trips: Trajectories, intake: Intake) -> None:
     n_single = int((trips.lengths == 1).sum())
     if n_single > len(trips) / 2 and len(trips) >= MANY:
         intake.report.assume("", f"as they are named, {n_single:,} of {len(trips):,} trips have one fix", remedy)
+    n_repeated = int((np.diff(time)[np.diff(trips.trajectory_of_row) == 0] <= 0).sum())
+    if 2 * n_repeated > len(time):
+        reason = f"{n_repeated:,} of {len(time):,} fixes have the same time as the one before, and are not used"
+        intake.report.assume("", reason, "write times with their seconds; are the times cut to minutes?")
     again = _repeated_trips(trips)
     if again:
         one, other = (str(trips.ids[i]) for i in again[0])

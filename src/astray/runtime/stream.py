@@ -87,6 +87,7 @@ class Summary(NamedTuple):
     closed: int  # agents closed to make room
     agents: int  # open now
     sequence: int  # the number of the last event
+    first_refused: str = ""  # why the first line that this run refused was refused
 
 
 class Stream:
@@ -116,7 +117,7 @@ class Stream:
         self.only = next(iter(self.known)) if len(self.known) == 1 else None
         self.needed = Needed.of(model, session["eps"], session["gamma"])
         self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
-        self.urgent = False
+        self.urgent, self.first_refused = False, ""
         # The agents whose last fix is oldest come first. Strangers are apart, because they make room first.
         self.enrolled: OrderedDict[str, _Agent] = OrderedDict()
         self.foreign: OrderedDict[str, _Agent] = OrderedDict()
@@ -132,7 +133,8 @@ class Stream:
     def summary(self) -> Summary:
         """Returns the counts so far."""
         agents = len(self.enrolled) + len(self.foreign)
-        return Summary(self.state.position.lines, **self.counts, agents=agents, sequence=self.events.sequence)
+        so_far: dict[str, Any] = {"agents": agents, "sequence": self.events.sequence}
+        return Summary(self.state.position.lines, **self.counts, **so_far, first_refused=self.first_refused)
 
     def snapshot(self) -> State:
         """Returns everything that a restart needs."""
@@ -222,6 +224,7 @@ class Stream:
 
     def _refuse(self, reason: str, agent: str | None = None) -> None:
         self.counts["refused"] += 1
+        self.first_refused = self.first_refused or f"line {self.state.position.lines}: {reason}"
         self.events.say("refused", line=self.state.position.lines, agent=agent, reason=reason)
 
     def _write(self, state: AgentStream, event: Event) -> None:

@@ -20,6 +20,13 @@ from astray.service.responses import JSON, Refusal
 REFUSED_HEADER = "x-refused"
 """Says how many rows were refused, and why the first one was, where the answer has no room for that."""
 
+SET_UP = (
+    "correct the settings of the sender: its address ends in /pub for OwnTracks, /overland for Overland, /traccar for "
+    "the Traccar server, /osmand for Traccar Client and OsmAnd, /gpslogger for GPSLogger, /api/fixes for a program of "
+    "your own; the sender must name its agent, and must not encrypt (TLS does)"
+)
+"""What to do if nothing in a message can be used."""
+
 
 def empty_list(receipt: Receipt) -> Response:
     """Answers ``[]``: OwnTracks expects an array of messages, and there are none for it."""
@@ -46,7 +53,7 @@ def listed_strictly(receipt: Receipt) -> Response:
 
 def _answer(receipt: Receipt, body: bytes) -> Response:
     if reason := _unusable(receipt):
-        return Refusal(422, reason, "docs/how-to/feeds.md says how to set up the sender").response
+        return Refusal(422, reason, SET_UP).response
     headers = {}
     if receipt.refused:
         first = receipt.refused[0].reason.encode("ascii", "backslashreplace").decode()
