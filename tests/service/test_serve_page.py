@@ -205,6 +205,7 @@ def test_twenty_reviews_work_by_keyboard_alone(service: Running, opened: Open) -
     pending = service.until("/api/review?limit=500", lambda found: len(found["pending"]) == 20)
     assert [(entry["id"], entry["verdict"]) for entry in pending["pending"]] == given
     assert pending["total"] == before["total"] - 20
+    page.locator(".pending .clock").first.wait_for()  # the page shows a verdict when the service has answered
     assert re.search(r"Can be undone for \d+:\d\d", page.locator(".pending").inner_text())
     # All of them are taken back, the last one first; also those of before the page was loaded.
     page.reload()
