@@ -360,7 +360,7 @@ class Scorer:
     def store_trip(self, tracked: Tracked, trip: TripScore, was: OpenTrip, *, late: bool) -> bool:
         """Writes a trip that is over, and learns from it or lets it wait; returns whether it was flagged.
 
-        It reads the fixes of the trip back from the log: that takes less than a hundredth of the time of scoring them,
+        It reads the fixes of the trip back from the log: that takes about a hundredth of the time of scoring them,
         and a stream that kept them would need them from the log anyway after a restart.
         """
         flagged = bool(trip.score <= was.eps)
