@@ -10,7 +10,7 @@ import { KEYS, Pending, verdictButtons } from "./verdicts.js";
 import { VERDICTS, count, decisionOf, moment, signed, zoneName } from "./words.js";
 
 const MOST = 500; // items in the list
-const TOGETHER = 12; // trips of a question on the map, at most
+const TOGETHER = 12; // the most trips of a question on the map
 
 const doubted = ({ kind }) => kind === "doubt";
 // The order of the service: flagged items, then trips in doubt; items without a score last.

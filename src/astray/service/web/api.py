@@ -1,4 +1,4 @@
-"""The operations of the API: one function each, for the page and for programs."""
+"""Defines the operations of the API, one function each, for the page and for programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 
 def item_of(path: str) -> Item:
-    """Returns the item that an address names, also if the client encoded the name once less.
+    """Returns the item that an address names, even if the client forgot to percent-encode the name.
 
     >>> item_of("question/ana/10:30").name
     'question/ana/10%3A30'
