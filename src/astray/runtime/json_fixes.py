@@ -112,7 +112,7 @@ def read_fix(fix: Any, time_zone: str | None = None) -> tuple[float, float, floa
     elif isinstance(fix, (Sequence, np.ndarray)) and len(fix) >= 3 and not isinstance(fix, str):
         given = tuple(fix[:3])
     else:
-        raise DataError(f"{fix!r:.100} is no fix", remedy="give time, lat and lon as numbers")
+        raise DataError(f"{fix!r:.100} is not a fix", remedy="give time, lat and lon as numbers")
     lat, lon = place(*given[1:])
     return seconds_of(given[0], time_zone), lat, lon
 
