@@ -101,11 +101,11 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
 
 
 def _opened(folder: Path, url: str | None) -> Connection:
-    """Opens a connection to a store, even while a service runs: databases write the one row of a token safely."""
+    """Opens a connection to a store; a service may be running, because a token is one row, which is written safely."""
     from astray.core.errors import InUseError
     from astray.service.store import connect, open_store
     from astray.service.store.sqlite import NAME
 
-    with suppress(InUseError):  # a running service has made the store, and brought it up to date
+    with suppress(InUseError):  # a running service has already made the store and updated its tables
         open_store(folder, url).close()
     return connect(url or folder / NAME, write=True)
