@@ -103,7 +103,7 @@ class ServedModel:
 
     @property
     def memories(self) -> Memories:
-        """What is known of each agent."""
+        """The memory of each agent."""
         return self.world.memories
 
     def as_of(self, agent: str, data: bytes) -> Detector:

@@ -52,7 +52,7 @@ class Alert(NamedTuple):
     closed: float | None
     level: str  # "anomaly", or "review" where the model is not sure
     words: str
-    told: str = ""  # whether it is sent: yes, held or no; empty until that is decided
+    told: str = ""  # yes if it is sent, held or no; empty until that is decided
     reason: str = ""  # why it is held or not sent
     late: bool = False  # True if its fixes came after the trip was over
     at: float = 0.0  # when it was written, by the service's clock

@@ -61,7 +61,7 @@ class Tracked(AgentStream):
 
     @property
     def open_since(self) -> float:
-        """When the open trip began; infinity if none is open."""
+        """The start of the open trip; infinity if none is open."""
         return math.inf if self.current is None else self.current.start
 
     @property
