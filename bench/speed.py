@@ -167,7 +167,7 @@ def growth_of_fit(person: Trajectories, sizes: list[int]) -> None:
 
 def growth_of_scoring(detector: Detector, unseen: Trajectories, sizes: list[int]) -> None:
     widths = (22, 22, 28)
-    print("\nscore: chunk by chunk, each size in a process of its own")
+    print("\nscore: chunk by chunk, each size in a separate process")
     row(widths, "fixes", "microseconds a fix", "peak above the start, MB")
     fork = multiprocessing.get_context("fork")
     for size in sizes:

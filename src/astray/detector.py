@@ -88,16 +88,16 @@ class Detector(Parameters):
     agents
         The agents whose trips it has learned from.
     training_history_
-        How the reward was learned: a table with one row for each iteration, empty if that is not known.
+        The measures of training: a table with one row for each iteration, empty if they are not known.
     anomalous_
         The trips that proved anomalous, which the model never learns from.
     suspects_
         Past trips that look like another agent's; the model does not remember them. If they all prove anomalous, call
         ``partial_fit(anomalous=detector.suspects_)``.
     waiting_, questions_
-        The flagged trips that wait for a person, and what the model asks about them.
+        The flagged trips that wait for a person, and the model's questions about them.
     n_trips_, n_updates_
-        How many trips the model has learned from, and how often it continued to learn.
+        The number of trips that the model has learned from, and how many times it continued to learn.
     world_
         What the model has learned, and how it handles trajectories of its kind (:class:`~astray.model.worlds.World`).
 
@@ -297,7 +297,7 @@ class Detector(Parameters):
 
     @property
     def fitted(self) -> World:
-        """What the detector has learned; raises a NotFittedError before the first fit."""
+        """The fitted model; raises a NotFittedError before the first fit."""
         if not self._is_fitted:
             raise NotFittedError(
                 f"this {type(self).__name__} has not been fitted",
@@ -319,17 +319,17 @@ class Detector(Parameters):
 
     @property
     def training_history_(self) -> pl.DataFrame:
-        """How the reward was learned the last time: one row for each iteration; empty if that is not known."""
+        """The measures of the last training of the reward, one row for each iteration; empty if they are not known."""
         return self.reward_.history
 
     @property
     def aspect_weights_(self) -> tuple[float, ...]:
-        """How much each aspect of the reward counts."""
+        """The weight of each aspect of the reward."""
         return self.fitted.weights
 
     @property
     def memories_(self) -> Memories:
-        """What the model knows of each agent; empty if it remembers no trips."""
+        """The memory of each agent; empty if the model remembers no trips."""
         return self.fitted.memories
 
     @property
@@ -367,7 +367,7 @@ class Detector(Parameters):
 
     @property
     def questions_(self) -> tuple[Question, ...]:
-        """What the model asks a person: groups of flagged trips of an agent that are alike."""
+        """The model's questions to a person, each about an agent's flagged trips that are alike."""
         return self.fitted.questions
 
     @property
@@ -377,12 +377,12 @@ class Detector(Parameters):
 
     @property
     def n_trips_(self) -> int:
-        """How many trips the model has learned from."""
+        """The number of trips that the model has learned from."""
         return self.fitted.n_trips
 
     @property
     def n_updates_(self) -> int:
-        """How often the model continued to learn."""
+        """The number of times that the model continued to learn."""
         return self.fitted.updates
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:

@@ -101,7 +101,7 @@ class Manner(NamedTuple):
     among: str  # the trips that were counted, such as "the 39 trips around here"
     did: str  # what the counted trips did
     asks: tuple[str, ...]  # the conditions of the habit except the place
-    is_rare: bool  # whether few of enough trips met them
+    is_rare: bool  # True if few trips met them, of enough to tell
 
     def __str__(self) -> str:
         return f"{self.found} of {self.among} {self.did}"

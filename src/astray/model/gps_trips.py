@@ -81,7 +81,7 @@ class GpsTrips(World):
 
     @property
     def common(self) -> Common:
-        """What all agents share."""
+        """The settings and the reward that all agents share."""
         scaling, asking = scale_config(self.parameters), observing_config(self.parameters)
         return Common(self.config, self.context, self.reward, self.weights, self.popularity, scaling, asking)
 
@@ -496,7 +496,7 @@ class GpsTrips(World):
 
     @property
     def n_trips(self) -> int:
-        """How many trips the model has learned from, suspects included."""
+        """The number of trips that the model has learned from, including suspects."""
         if self.is_one:
             return len(self.sole[1].learned)
         return sum(row.trips for _, row in self.memories.rows())
@@ -523,7 +523,7 @@ class GpsTrips(World):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What the model asks a person."""
+        """The model's open questions to a person."""
         return tuple(q for name, memory in self._with_waiting() for q in questions_of(name, memory))
 
     @property
@@ -533,7 +533,7 @@ class GpsTrips(World):
 
     @property
     def starts(self) -> list[float]:
-        """When the remembered trips of a model of one agent or pool began."""
+        """The starts of the remembered trips in a model of one agent or pool."""
         return [float(time) for time in self.sole[1].counts.times]
 
     def home(self, agent: str) -> Zone | None:

@@ -244,7 +244,7 @@ class Steps(World):
 
     @property
     def starts(self) -> list[float]:
-        """When the remembered or kept trips began; empty for states and actions."""
+        """The starts of the remembered or kept trips; empty for states and actions."""
         if self.featurizer is None:
             return []
         kept = self.trained.kept

@@ -85,13 +85,13 @@ class World(ABC):
     reward
         The learned reward.
     weights
-        How much each aspect of the reward counts.
+        The weight of each aspect of the reward.
     anomalous
         The trips that proved anomalous, which the model never learns from.
     updates
-        How often the model continued to learn.
+        The number of times that the model continued to learn.
     memories
-        What the model knows of each agent; empty where it remembers no trips.
+        The memory of each agent; empty where the model remembers no trips.
     """
 
     kind: ClassVar[str]
@@ -186,7 +186,7 @@ class World(ABC):
     @property
     @abstractmethod
     def n_trips(self) -> int:
-        """How many trips the model has learned from."""
+        """The number of trips that the model has learned from."""
 
     @property
     @abstractmethod
@@ -209,7 +209,7 @@ class World(ABC):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What the model asks a person."""
+        """The model's open questions to a person."""
         return ()
 
     @property
@@ -220,7 +220,7 @@ class World(ABC):
     @property
     @abstractmethod
     def starts(self) -> list[float]:
-        """When the remembered trips of a model of one agent or pool began; empty where there is no time."""
+        """The starts of the remembered trips in a model of one agent or pool; empty for trips without times."""
 
     @abstractmethod
     def home(self, agent: str) -> Zone | None:
@@ -269,7 +269,7 @@ class World(ABC):
         return self.parameters.eps
 
     def zones(self, trips: Trajectories) -> list[Zone] | None:
-        """Returns the time zone in which the times of each trip are printed; None where there is no time."""
+        """Returns the time zone in which each trip's times are printed; None for trips without times."""
         if not self.is_timed:
             return None
         homes = {agent: home for agent in trips.agents if (home := self.home(agent)) is not None}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-MAX_ROWS = 20_000  # a trip ends when it has so many; no trip of a file has more at the usual interval
+MAX_ROWS = 20_000  # a trip with this many ends; no trip of a file has more at the usual interval
 TOGETHER = 6  # from this many trips on it is faster to make the keys of their steps together
 SETTLED = 60.0  # seconds after which a trip can raise an alert
 
