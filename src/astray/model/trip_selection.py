@@ -71,7 +71,7 @@ def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> No
         columns, wanted = given.columns[name].shape[1], known.columns[name].shape[1]
         if columns != wanted:
             raise DataError(
-                f"{whose}{name}s have {columns} columns, but the model learned from {wanted}",
+                f"{whose}{name}s have {columns} columns, not {wanted} as in the past trajectories",
                 remedy="give the same columns",
             )
 
