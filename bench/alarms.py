@@ -1,12 +1,12 @@
-"""How often trips raise an alert while they are under way: normal ones, which should not, and somebody else's.
+"""Measures how often open trips raise an alert: normal trips, which should not, and somebody else's.
 
     python bench/alarms.py                     (simulated people; some two minutes)
     python bench/alarms.py --geolife Data      (GeoLife users outside the ten of the tables; some five minutes)
 
-The shipped reward, which learns nothing here; others' trips are counted. A third of a person's trips, 30 at most, are
-held out and sent fix by fix, as a feed would; then 20 trips of others in the person's name. An alert counts if it is
-open at any fix. A running score is looked at about every interval, so that a trip has many chances to be flagged; yet
-the share of normal trips that raise an alert should be about that of whole trips that are flagged, 2 %.
+The shipped reward learns nothing here; others' trips are only counted. A third of a person's trips, at most 30, are
+held out and sent fix by fix, as by a feed; then 20 trips of others in the person's name. An alert counts if it is open
+at any fix. A trip is scored about every interval, so it has many chances to be flagged; yet the share of normal trips
+that raise an alert should be about the share of finished trips that are flagged, 2 %.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def geolife(folder: Path) -> Iterator[Person]:
 
 
 def alerted(detector: Detector, agent: str, trips: Trajectories) -> tuple[float, float]:
-    """The share of trips that raise an alert while under way, and that are flagged when they are whole."""
+    """Returns the share of trips that raise an alert while open, and the share that is flagged when finished."""
     under_way, whole = [], []
     for i in range(len(trips)):
         session = detector.open(agent, score_steps=False)
         columns = (trips[i : i + 1].columns[name].tolist() for name in ("time", "lat", "lon"))
-        # Under a name of its own, for gaps and stays are not to end it.
+        # With a trip name, because gaps and stays must not end the trip.
         scores = [session.update(fix, trip="one") for fix in zip(*columns, strict=True)]
         final = session.close()
         under_way.append(any(score.alert for score in scores))

@@ -1,9 +1,9 @@
-"""States and actions: how many normal runs are flagged, by their length, and how much memory long runs take.
+"""Measures, for states and actions, how many normal runs are flagged, by length, and the memory for long runs.
 
     python bench/arrays.py [--seeds 3]
 
-One process, an agent that holds a noisy plant while its own mood drifts, is learned at one length, or at several, and
-scored at three. The share that is flagged should be the same in every column: 5 % of normal runs, as was asked for.
+One process, an agent that stabilises a noisy plant while its mood drifts, is learned from runs of one length or of
+several, and scored at three lengths. Every column should flag the same share of normal runs: the 5 % asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RATE = 0.05
 
 
 def process(n: int, steps: int, rng: np.random.Generator, gain: float = 0.5) -> Trajectories:
-    """Runs of one process: the action answers the state, with a mood that changes slowly."""
+    """Simulates runs of one process: the action depends on the state, and on a mood that changes slowly."""
     x, mood, states, actions = rng.normal(size=(n, 2)), rng.normal(size=(n, 1)), [], []
     for _ in range(steps):
         mood = 0.95 * mood + 0.31 * rng.normal(size=(n, 1))
@@ -33,7 +33,7 @@ def process(n: int, steps: int, rng: np.random.Generator, gain: float = 0.5) -> 
 
 
 def flagged(seeds: int, n: int = 300, tested: int = 300) -> None:
-    """Learned at each length, and at all three: the share of new runs that is flagged at each length."""
+    """Learns at each length, and at all three; prints the share of new runs that is flagged at each length."""
     heads = "".join(f"{f'{steps:,} steps':>14}" for steps in LENGTHS)
     print(f"{f'flagged at {RATE:.0%}':<22}{heads}   another gain, {LENGTHS[1]} steps")
     for learned in (*((steps,) for steps in LENGTHS), LENGTHS):
@@ -50,7 +50,7 @@ def flagged(seeds: int, n: int = 300, tested: int = 300) -> None:
 
 
 def memory() -> None:
-    """What arrays take at most while fitting and scoring, beside the runs themselves."""
+    """Prints the peak memory of fitting and scoring, beside the runs themselves."""
     print(f"\n{'runs':>6}{'steps':>8}{'data':>10}{'fit':>10}{'score':>10}   processor seconds")
     for n, steps in ((300, 300), (300, 3000), (1000, 3000)):
         rng = np.random.default_rng(0)

@@ -1,11 +1,10 @@
-"""What fitting, enrolling, scoring and live scoring cost, as ratios to an earlier version in one run.
+"""Measures what fitting, enrolling, scoring and live scoring cost, as ratios to an earlier version.
 
     git worktree add ../before 6462ae8        (the last commit of version 0.1)
     python bench/costs.py ../before           (about ten minutes)
 
-Both versions are given the same simulated trips, take turns, and run each in a process of its own with one thread.
-Times are processor seconds. The reward of a fleet, which version 0.1 had not, is learned from 40 people by this one
-alone.
+Both versions get the same simulated trips, take turns, and run in separate processes with one thread each. Times are
+processor seconds. Version 0.1 had no reward of a fleet, so only this version learns one, from 40 people.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ COMMON = """
 
 
 def measured(checkout: Path, task: str, data: Path) -> float:
-    """What a task takes in a version."""
+    """Returns the time that a task takes in a version."""
     program = "\n".join(line.removeprefix("    ") for line in COMMON.splitlines())
     program += "\n".join(line.removeprefix("        ") for line in task.splitlines())
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "PYTHONWARNINGS": "ignore"}

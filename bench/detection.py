@@ -1,11 +1,11 @@
-"""Detection on simulated people: the default detector against baselines, kind by kind.
+"""Compares detection by the default detector and by baselines on simulated people, for each kind of anomaly.
 
     python bench/detection.py [--seeds 3] [--people 10] [--others 10] [--workers 2] [--quick]
 
 Each city has twenty people: ten are watched, the other ten are the population that the reward also learns from. So no
 person is in both groups, and the reward has never met the people whose trips are swapped in. Each kind is injected into
 a fifth of a person's unseen trips. Figures are means over people and seeds, with the standard error of the mean over
-people. Below them stand the shares of normal and of anomalous trips that the default decision flags.
+people. The last lines give the shares of normal and of anomalous trips that the default decision flags.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLASSIC = ("knn-location", "lof", "ocsvm", "iforest")
 
 
 def watch(job: tuple[int, int, int, int, bool]) -> list[dict[str, object]]:
-    """One person of one city: fit everything, score every kind."""
+    """Fits all methods to one person of one city, and scores every kind of anomaly."""
     seed, person, people, others, quick = job
     sim = simulate.city(people=people + others, days=60, seed=seed)
     train, test = sim.split(test_share=0.25)

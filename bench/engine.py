@@ -2,9 +2,8 @@
 
     python bench/engine.py             (about four minutes; --quick for a first look)
 
-Many trips are open at once. In each tick every one of them gets a fix, and those that have a new row are scored. Both
-engines take in the same fixes, tick by tick in turns, and must give the same scores. Times are processor time of one
-thread.
+Many trips are open at once. In each tick every trip gets a fix, and trips with a new row are scored. Both engines take
+in the same fixes, in turns after each tick, and must give the same scores. Times are processor time of one thread.
 
 running
     `score_open`, which the product uses: each open trip keeps sums over its rows, and a new row is added to them.
@@ -13,8 +12,8 @@ batch
     trips from their last points with `steps_of`, makes the keys of all new rows in one call, concatenates the cached
     rows of all trips and computes the statistics with the functions that score a file.
 
-Wanted: 2,000 fixes a second of processor time, and 99 of 100 ticks within 50 ms. Measured on one core that other
-programs shared; both engines gave the same scores to the last bit:
+The goal is 2,000 fixes a second of processor time, and 99 of 100 ticks within 50 ms. Measured on one core that was
+shared with other programs; both engines gave the same scores to the last bit:
 
     trips a tick   rows a trip   running: fixes/s, p99   batch: fixes/s, p99
                1           495      6,954      0.56 ms     1,672     1.53 ms
@@ -22,14 +21,14 @@ programs shared; both engines gave the same scores to the last bit:
              100           331     16,496      7.78 ms     9,266    14.86 ms
            1,000           100     17,318     83.07 ms    10,998   126.29 ms
 
-The batch engine is too slow for a fix that comes alone, as in `watch` and in single posts to the service, and slower at
-every other size. For one trip, `steps_of` takes 190 microseconds where `OpenPath` takes 5, `keys_of` 110 to 160 where
-`StepKeys` takes 20 to 30, and `statistics` 700 where a row added to running sums and the statistics of these take 110.
+The batch engine is too slow for single fixes, as in `watch` and in single posts to the service, and slower at every
+other size. For one trip, `steps_of` takes 190 microseconds and `OpenPath` 5; `keys_of` 110 to 160 and `StepKeys` 20 to
+30; `statistics` 700, and 110 to add a row to running sums and compute the statistics from these.
 
-So the product keeps one one-row form beside each batch function that a single fix needs, in the same file: `OpenPath`
+So beside each batch function that single fixes need, the product has a form for one row in the same file: `OpenPath`
 beside `steps_of`, `StepKeys` beside `keys_of`, `MotionSums` beside `TripRows.motion`, `count_rows` beside `statistics`,
-`features_of_step` beside `features`. What follows from the sums (motion, words, keys and statistics of trips) is
-computed by the same functions for open trips and for files, and trips of one model are scored together.
+`features_of_step` beside `features`. The same functions compute what follows from the sums (motion, words, keys and
+statistics of trips) for open trips and for files, and trips of one model are scored together.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class CachedTrip:
     there: Array = field(default_factory=lambda: np.empty((16, 0), np.float32))
 
     def put(self, numbers: Array, familiar: Array, there: Array) -> None:
-        """Add a row."""
+        """Adds a row."""
         if self.rows == 0:
             self.familiar = np.empty((16, len(familiar)), np.float32)
             self.there = np.empty((16, len(there)), np.float32)
@@ -114,7 +113,7 @@ class Batch:
         self.seconds[name] += time.process_time() - began
 
     def tick(self, trips: list[CachedTrip], fixes: list[Fix]) -> dict[int, tuple[float, float]]:
-        """Take in one fix of each trip; returns the scores of the trips that have a new row, by their positions."""
+        """Takes in one fix of each trip; returns the scores of the trips that have a new row, by their positions."""
         featurizer = trips[0].model.featurizer
         config = featurizer.config
         with self.part("steps"):
@@ -152,7 +151,7 @@ class Batch:
             return {i: (a, b) for i, a, b in zip(due, n.tolist(), spread.tolist(), strict=True)}
 
     def _steps(self, trips: list[CachedTrip], fixes: list[Fix], interval: float, lags: tuple[float, ...]) -> Steps:
-        """Returns the step that led each trip to its last point, from the points that it looks back at."""
+        """Returns the step that led each trip to its last point, computed from the points that the step depends on."""
         reach = max((interval, *lags))
         for trip, (when, lat, lon) in zip(trips, fixes, strict=True):
             trip.cutter.update(when, lat, lon)
@@ -173,7 +172,7 @@ class Batch:
         return Steps(**whole)
 
     def _statistics(self, trips: list[CachedTrip], frames: Frames, memories: list[Any], config: Any) -> Array:
-        """Returns what `statistics` gives for the cached rows, each trip by its agent's memory."""
+        """Returns the `statistics` of the cached rows, each trip's by its agent's memory."""
         lengths = np.array([trip.rows for trip in trips])
         starts = np.cumsum(lengths) - lengths
         numbers = np.concatenate([trip.numbers[: trip.rows] for trip in trips])
@@ -192,7 +191,7 @@ class Batch:
             first=numbers[:, 1] > 0,
             given=nothing,
         )
-        # TripRows projects the places where trips begin, then those where they stop.
+        # TripRows projects the places where trips begin, and then those where they stop.
         both = Frames(Projections(*(np.tile(values, 2) for values in frames.projection)), frames.utc_offset)
         rows = TripRows(steps, np.zeros((len(numbers), 0, 2), np.uint64), both, n, np.zeros(n, bool))  # type: ignore[arg-type]
 
@@ -214,7 +213,7 @@ class Batch:
 
 
 def feeds(n: int, ticks: int, trips: Trajectories) -> list[list[Fix]]:
-    """Returns the fixes of `n` long trips: a person's trips strung together, from different points on."""
+    """Returns the fixes of `n` long trips: a person's trips joined into one, begun at different points."""
     found = []
     for k in range(n):
         own = trips.agent(trips.agents[k % len(trips.agents)])
@@ -231,7 +230,7 @@ def feeds(n: int, ticks: int, trips: Trajectories) -> list[list[Fix]]:
 
 
 class Compared(NamedTuple):
-    """The seconds of each tick by engine, those of the batch engine's parts, rows a trip, the largest difference."""
+    """Seconds of each tick by engine and of the batch engine's parts, rows per trip, and the largest difference."""
 
     took: dict[str, list[float]]
     parts: dict[str, float]
@@ -260,7 +259,7 @@ def compare(fleet: Detector, trips: Trajectories, n: int, ticks: int) -> Compare
         between = time.process_time()
         found = batch.tick(cached, list(now))
         ended = time.process_time()
-        if i:  # the first tick makes what is kept for good
+        if i:  # the first tick also makes what is made only once
             took["running"].append(between - begun)
             took["batch"].append(ended - between)
         for k, (normality, _) in found.items():

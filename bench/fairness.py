@@ -1,10 +1,10 @@
-"""What rivals would gain from what astray has and they do not: all strangers, and its interval.
+"""Measures what rivals would gain from two advantages of astray: trips of all strangers, and its shorter interval.
 
     python bench/fairness.py GEOLIFE [--draws 1]     (about six minutes a draw)
 
-On the first table's draws (P1, 5 % somebody else's trips, random split): `familiarity` and `cell-ratio` with the
-strangers that `astray-shared` learns from instead of the population, and baselines of steps with fixes about every
-15 s, as astray takes them of GeoLife, instead of 30 s.
+It uses the draws of the first table (P1, 5 % somebody else's trips, random split). `familiarity` and `cell-ratio` get
+the strangers that `astray-shared` learns from instead of the population; baselines of steps get fixes about every 15 s,
+as astray does on GeoLife, instead of every 30 s.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def usual(trial: Trial, given: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def as_astray(trial: Trial, given: Any) -> Iterator[tuple[Any, ...]]:
-    """Yields the rivals with the strangers or the interval of astray."""
+    """Yields the rivals with astray's strangers or interval."""
     assert trial.lesson.strangers is not None
     strangers = trial.lesson._replace(population=trial.lesson.strangers.trips())
     for name in WITH_OTHERS:

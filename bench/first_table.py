@@ -21,7 +21,7 @@ from astray_benchmark.people_data import GeoLife
 from astray_benchmark.protocols import Case, Setting, Trial
 
 Way = Callable[[Trial, Any], Iterator[tuple[str, Method, Lesson, Any]]]
-"""Yields, for a trial and the arguments, the methods to run by their names, each with its lesson and test trips."""
+"""A function of a trial and the arguments that yields the methods to run: name, method, lesson and test trips."""
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -33,10 +33,10 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def compare(given: argparse.Namespace, ways: dict[str, Way]) -> None:
-    """Runs the methods in both ways, and prints a line for each: the AP of both, and the difference."""
+    """Runs the methods in both ways, and prints for each method the AP of both and the difference."""
     data, rows = GeoLife(given.geolife), []
     with one_thread():
-        for way, runs in ways.items():  # one after the other: a fleet's reward is learned once for each
+        for way, runs in ways.items():  # one way after the other, so that a fleet's reward is learned once for each
             for seed in range(given.draws):
                 for person in data.subjects(Setting()):
                     trial = data.trial(Case(Setting(), person, seed))

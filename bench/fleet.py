@@ -1,18 +1,17 @@
-"""A fleet of very many agents: enrolled, saved, opened, scored and changed, with time, file size and memory.
+"""Measures time, file size and memory of a huge fleet: to enrol, save, open, score and change it.
 
     python bench/fleet.py [--agents 100000] [--enrolled 1000] [--trips 2]        (about three minutes)
     python bench/fleet.py --agents 100000 --enrolled 100000                      (about ten minutes on a quiet machine)
     python bench/fleet.py --porto                             (all trips of Porto, if ASTRAY_PORTO names their folder)
 
-The shipped reward also learns from a few simulated people, quickly. The agents are made of them: each has some
-trips in a row of one of those people, moved somewhere else and to other days, under a name of its own, and one more
-trip that is scored. They come in batches, as a feed would bring them, so that no more fixes are in memory than a slab
-has. ``--enrolled`` of them are enrolled; the others are copies of these under other names, written to the file.
+The shipped reward also learns quickly from a few simulated people. Agents are made from these people: each has some
+consecutive trips of one person, moved to another place and other days, under a new name, and one more trip to score.
+They come in batches, as from a feed, so that no more fixes are in memory than a slab has. ``--enrolled`` of them are
+enrolled; the others are copies of these under other names, written to the file.
 
-Times are processor seconds on one core, with what the machine does beside; where they matter, compare them with one
-another. Each line is a process of its own, whose peak of memory is its own; some of it is the program itself. What is
-written is what the process gave to the kernel (/proc/self/io). Who does the jobs, here one process, is another bench:
-``bench/jobs.py``.
+Times are processor seconds on one core; the load of the machine changes them, so compare only times of one run. Each
+line is measured in a separate process; its peak of memory includes the program itself. Bytes written are those that
+the process gave to the kernel (/proc/self/io). Here one process does all jobs; ``bench/jobs.py`` compares workers.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ WIDTHS = (34, 9, 12, 12, 10, 12)
 
 
 def people() -> Trajectories:
-    """Simulated people, of whose fixes every third is heard: one in some ten seconds, as trackers send them."""
+    """Simulates people, and keeps every third fix: one in about ten seconds, as trackers send them."""
     trips = city(people=12, days=21, seed=0).trips
     heard = (np.arange(trips.n_rows) - trips.offsets[:-1][trips.trajectory_of_row]) % 3 == 0
     lengths = np.bincount(trips.trajectory_of_row[heard], minlength=len(trips))
@@ -57,13 +56,13 @@ def people() -> Trajectories:
 
 
 def agents(trips: Trajectories, n: int, each: int, first: int) -> Iterator[Trajectories]:
-    """Batches of agents, each with some trips in a row of the person that it is made of, from the ``first`` one on."""
+    """Yields batches of agents, each with consecutive trips of the person that it is made from, after the ``first``."""
     names = trips.agents
     start = {a: int(np.flatnonzero(trips.agent_ids == a)[0]) for a in names}
     count = {a: int((trips.agent_ids == a).sum()) for a in names}
     for begin in range(0, n, BATCH):
         number = np.arange(begin, min(begin + BATCH, n))
-        # Those who are made of one person begin on different days of its life.
+        # Agents made from one person begin on different days of its life.
         person = [names[i % len(names)] for i in number]
         turn = number // len(names) * 5
         rows = [
@@ -82,7 +81,7 @@ def agents(trips: Trajectories, n: int, each: int, first: int) -> Iterator[Traje
 
 
 def enrol(model: Path, n: int, made: int, each: int) -> dict[str, float]:
-    """Enrol some agents, and write a file of ``n``, the others copies of these."""
+    """Enrols some agents, and writes a file with ``n`` agents; the others are copies."""
     fleet = astray.load(model)
     assert isinstance(fleet, Detector)
     for agent in fleet.agents:
@@ -103,7 +102,7 @@ def enrol(model: Path, n: int, made: int, each: int) -> dict[str, float]:
 
 
 def row(file: ModelFile, agent: str) -> Row:
-    """An agent as the file has it."""
+    """Returns the row of an agent in a file."""
     found = file.read(agent)
     assert found is not None
     data, entry = found
@@ -111,7 +110,7 @@ def row(file: ModelFile, agent: str) -> Row:
 
 
 def score(model: Path, n: int, made: int, each: int) -> dict[str, float]:
-    """A new trip of each that was enrolled, scored by the whole fleet."""
+    """Scores a new trip of each enrolled agent by the whole fleet."""
     began = time.process_time()
     astray.load(model.with_suffix(".fleet"))
     opened, held = time.process_time() - began, peak()
@@ -123,7 +122,7 @@ def score(model: Path, n: int, made: int, each: int) -> dict[str, float]:
 
 
 def one_trip(model: Path, each: int) -> dict[str, float]:
-    """One agent's new trip: scored by a fleet that is opened for it, then enrolled and saved."""
+    """Opens a fleet to score one agent's new trip, then enrols the trip and saves the fleet."""
     file = model.with_suffix(".fleet")
     few = next(agents(people(), 12, 1, each))
     last, again = few[-1:], few[-2:-1]
@@ -133,7 +132,7 @@ def one_trip(model: Path, each: int) -> dict[str, float]:
     assert isinstance(fleet, Detector)
     fleet.score(last)
     scored, held = time.process_time() - began, peak()
-    fleet.enroll(again)  # the first change loads what later ones need not
+    fleet.enroll(again)  # the first change also loads modules
     fleet.save(file)
     written, began = _written(), time.process_time()
     fleet.enroll(last)
@@ -148,7 +147,7 @@ def one_trip(model: Path, each: int) -> dict[str, float]:
 
 
 def forgotten(model: Path, n: int) -> dict[str, float]:
-    """One agent less."""
+    """Forgets one agent, and saves the fleet."""
     file = model.with_suffix(".fleet")
     fleet = astray.load(file)
     assert isinstance(fleet, Detector)
@@ -160,20 +159,20 @@ def forgotten(model: Path, n: int) -> dict[str, float]:
 
 
 def _written() -> float:
-    """Bytes that this process has written so far."""
+    """Returns the bytes that this process has written so far."""
     return float(Path("/proc/self/io").read_text().split("wchar:")[1].split()[0])
 
 
 def peak() -> float:
-    """The most memory that this process has had, in MB."""
+    """Returns the peak memory of this process, in MB."""
     status = Path("/proc/self/status")
-    if status.exists():  # elsewhere the figure may be that of the process which started this one
+    if status.exists():  # on other systems the figure may be that of the parent process
         return float(status.read_text().split("VmHWM:")[1].split()[0]) / 1024.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
 def alone(call: Callable[..., dict[str, float]], *args: Any) -> dict[str, float]:
-    """What a call says in a process of its own."""
+    """Runs a call in a separate process, and returns its result."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_tell, args=(theirs, call, args))
@@ -214,7 +213,7 @@ def run(model: Path, n: int, made: int, each: int) -> None:
 
 
 def porto(model: Path) -> dict[str, float]:
-    """All trips of Porto, enrolled by the command, into a fleet that knows nobody."""
+    """Enrols all trips of Porto, by the command, into a fleet without agents."""
     from astray.cli import main as command
 
     fleet = astray.load(model)

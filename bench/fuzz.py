@@ -1,18 +1,18 @@
-"""Damaged files and models by the thousand: each must be read, or refused with an error of astray's own.
+"""Reads thousands of damaged files and models: each must be read, or refused with an AstrayError.
 
     python bench/fuzz.py                     (10,000 cases, some ten minutes on one core)
     python bench/fuzz.py --model fleet --cases 2000        (a fleet's file alone)
     python bench/fuzz.py --only 1234         (one case again, with its traceback; the file stays in --folder)
 
-Files of every format that is read, and models of every kind, are made small and whole, then damaged: bits flipped,
-bytes taken out, put in, doubled, swapped, cut off; numbers, lines and encodings changed; headers with a name twice,
-NaN, or a terabyte; values and arrays changed under a checksum that is right again. A case is its number: the same
-number is the same damage. Each is read in a process with a limit on its memory and its processor seconds, first as it
-is, then with ``skip_bad``, then as a stream; a model that loads must also score, and explain a trip. A damaged fleet
-that loads, and whose checksums were not made right again, must score as the whole one does.
+It makes a small file of every format and a small model of every kind, and damages them: flips bits; removes, inserts,
+doubles, swaps or cuts off bytes; changes numbers, lines and encodings; writes headers with a duplicate name, NaN or a
+terabyte; changes values and arrays and corrects the checksum. The number of a case determines its damage. Each file is
+read in a process with limits on memory and processor time: first as it is, then with ``skip_bad``, then as a stream. A
+model that loads must also score and explain a trip. A damaged fleet that loads, and whose checksums were not corrected,
+must give the same scores as the intact one.
 
-Counted are: read; read in part, with ``skip_bad``; refused, with the place and the remedy said; and everything else,
-which is a fault: another exception, a warning, a crash, too long, too much memory.
+The results are: read; read in part, with ``skip_bad``; refused, with place and remedy. Everything else is a fault:
+another exception, a warning, a crash, too much time or memory.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from astray.runtime.state import State, fingerprint
 from astray.simulate import city
 from mutations import BYTES, damaged_fleet, damaged_model, make_files, make_models
 
-OUTCOMES = ("read", "in part", "refused")  # in part: what is bad was left out
+OUTCOMES = ("read", "in part", "refused")  # in part: bad rows were left out
 
-FORGED = ", its checksums right again"
+FORGED = ", with corrected checksums"
 MODELS = 0.4  # the share of cases that are models
 SECONDS = 30  # processor time of a case
 ADDRESSES = 6 << 30  # bytes of address space of a process
@@ -55,7 +55,7 @@ GROWTH = 300 << 20  # bytes that a case may add to the peak of memory
 
 
 class Outcome(NamedTuple):
-    """What became of a case."""
+    """The result of a case."""
 
     number: int
     source: str
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
 
 class Cases:
-    """Whole files and models in a folder, and what is made of them."""
+    """Keeps intact files and models in a folder, and damages copies of them."""
 
     def __init__(self, folder: Path, only: str | None = None) -> None:
         self.folder, self.only = folder, only
@@ -78,7 +78,7 @@ class Cases:
         self.fleet, self.expected = fingerprint(fleet), fleet.score(self.trips)
 
     def make(self, number: int, target: Path) -> tuple[str, Path]:
-        """The damaged file of a case, in an empty folder; and which whole one it was."""
+        """Writes the damaged file of a case to an empty folder; returns the name of the intact one, and the file."""
         chance = random.Random(number)
         if chance.random() < MODELS or self.only is not None:
             whole = chance.choice(self.models if self.only is None else [m for m in self.models if m.name == self.only])
@@ -95,7 +95,7 @@ class Cases:
         return top, target / top if top in ("geolife", "takeout") else file
 
     def take(self, source: str, file: Path) -> str:
-        """Read a file, or open a model and use it; one of OUTCOMES."""
+        """Reads a file, or opens a model and uses it; returns one of OUTCOMES."""
         if source.startswith("model: "):
             return "read" if self.open(source.removeprefix("model: "), file) else "refused"
         whole, in_part = (self.read(file, skip_bad) for skip_bad in (False, True))
@@ -106,13 +106,13 @@ class Cases:
 
     @staticmethod
     def read(file: Path, skip_bad: bool) -> bool:
-        """Whether a file can be read."""
+        """Returns True if a file can be read."""
         with refused() as refusal:
             read(file, skip_bad=skip_bad, report=Report())
         return not refusal
 
     def open(self, kind: str, file: Path) -> bool:
-        """Whether a model can be opened, used and saved."""
+        """Returns True if a model can be opened, used and saved."""
         with refused() as refusal:
             if kind == "reward":
                 read_reward(file)
@@ -123,7 +123,7 @@ class Cases:
                 if kind != "steps":
                     scores = model.score(self.trips)
                     if kind == "fleet" and not scores.equals(self.expected, null_equal=True):
-                        raise RuntimeError("a damaged fleet scores otherwise, and does not say so")
+                        raise RuntimeError("a damaged fleet gives other scores without an error")
                     model.explain(self.trips, 0)
                 model.save(file.with_name("again"))
         return not refusal
@@ -131,7 +131,7 @@ class Cases:
 
 @contextmanager
 def refused() -> Iterator[list[AstrayError]]:
-    """Collect a refusal, and insist on its form."""
+    """Collects a refusal, and checks its form."""
     refusal: list[AstrayError] = []
     try:
         yield refusal
@@ -140,11 +140,11 @@ def refused() -> Iterator[list[AstrayError]]:
         if not isinstance(error, ModelFileError) and not (error.place and error.remedy):
             raise RuntimeError(f"a refusal without place or remedy: {error!r:.200}") from error
         if not str(error).replace("\n", "").isprintable():
-            raise RuntimeError(f"a refusal that is no plain line: {str(error)[-200:]!r}") from error
+            raise RuntimeError(f"a refusal that is not a plain line: {str(error)[-200:]!r}") from error
 
 
 def outcome(cases: Cases, number: int) -> Outcome:
-    """One case; what is no outcome is a fault, named by its exception and the last line of astray that it came from."""
+    """Runs one case; names a fault by its exception and the last line of astray in the traceback."""
     with tempfile.TemporaryDirectory(dir=cases.folder) as folder, warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UnknownAgentWarning)
@@ -157,18 +157,18 @@ def outcome(cases: Cases, number: int) -> Outcome:
             return Outcome(number, source, f"{type(error).__name__}: {error!s:.100}", ours[-1] if ours else "")
 
 
-# -------------------------------------------------------------------- in a process of its own
+# -------------------------------------------------------------------- in a separate process
 
 
 def peak() -> int:
-    """The largest resident size of this process since it was last asked, in bytes."""
+    """Returns the peak resident size of this process since the last call, in bytes."""
     found = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
     Path("/proc/self/clear_refs").write_text("5")
     return found
 
 
 def work(folder: Path, only: str | None, asked: Connection) -> None:
-    """Do one case after the other; whoever asks notices if this process is killed."""
+    """Runs one case after the other; the process that asks notices if this one is killed."""
     cases = Cases(folder, only)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     peak()
@@ -185,7 +185,7 @@ def work(folder: Path, only: str | None, asked: Connection) -> None:
 
 
 class Worker:
-    """A process, and the case that it is at."""
+    """A process, and the case that it runs."""
 
     def __init__(self, folder: Path, only: str | None) -> None:
         context = multiprocessing.get_context("spawn")
@@ -196,12 +196,12 @@ class Worker:
         self.number = -1
 
     def give(self, number: int) -> None:
-        """Let it do a case."""
+        """Gives the process a case."""
         self.number = number
         self.asking.send(number)
 
     def taken(self) -> Outcome:
-        """What became of the case; the end of the process, if that was it."""
+        """Returns the result of the case, or that the process has ended."""
         try:
             found: Outcome = self.asking.recv()
         except EOFError:
@@ -211,7 +211,7 @@ class Worker:
 
 
 def outcomes(folder: Path, numbers: range, n_workers: int, only: str | None) -> Iterator[Outcome]:
-    """All cases, by several processes; one that dies is followed by another."""
+    """Yields the results of all cases, run by several processes; replaces a process that dies."""
     left = iter(numbers)
     at_work: dict[Connection, Worker] = {}
 
@@ -237,7 +237,7 @@ def outcomes(folder: Path, numbers: range, n_workers: int, only: str | None) -> 
 
 
 def told(found: list[Outcome]) -> str:
-    """The counts as a table, then every distinct fault with a case of it."""
+    """Returns a table of the counts, then every distinct fault with one of its cases."""
     rows: dict[str, Counter[str]] = {}
     faults: dict[tuple[str, str, str], list[int]] = {}
     for number, source, what, where in found:

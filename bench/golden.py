@@ -1,4 +1,4 @@
-"""Freezes golden scores: what fit, score, observe, watch, serve and explain give, for tests/golden to compare with.
+"""Freezes the golden results of fit, score, observe, watch, serve and explain, with which tests/golden compares.
 
 The frozen results are those of version 0.2 (commit cc5d529), made on Linux with Python 3.11 by
 
@@ -7,12 +7,11 @@ The frozen results are those of version 0.2 (commit cc5d529), made on Linux with
     PYTHONPATH=../v02/src ASTRAY_PORTO=... ASTRAY_GEOLIFE=... python bench/golden.py
 
 `tests/golden/golden_cases.py` holds the cases. Its adapter calls the Python interface of the code under test: to run it
-with version 0.2, take the adapter as it was when this file was first committed. A case whose data are not there is left
-as it is.
+with version 0.2, take the adapter as it was when this file was first committed. A case without its data stays as it is.
 
-    python bench/golden.py --words      freezes the prose alone, after sentences were rewritten on purpose; it refuses
-                                        where a number, name, decision or event differs from the frozen ones
-    python bench/golden.py --only CASE  freezes one case anew, after a fault was mended; say which in CHANGELOG.md
+    python bench/golden.py --words      freezes the prose alone, after sentences were rewritten on purpose; refuses if a
+                                        number, name, decision or event differs from the frozen ones
+    python bench/golden.py --only CASE  freezes one case anew, after a bug was fixed; say which in CHANGELOG.md
     python bench/golden.py --check      compares, freezes nothing, and prints the number of values and the time
 """
 
@@ -51,7 +50,7 @@ STRANGER = "p05"
 
 
 def main() -> int:
-    """Freezes or compares what was asked for."""
+    """Freezes or compares the cases that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", action="store_true", help="write the inputs of the simulated city instead")
     parser.add_argument("--words", action="store_true", help="freeze the prose alone")
@@ -104,7 +103,7 @@ def freeze(desk: Desk, case: str, words_only: bool, check: bool) -> int:
 
 
 def seconds() -> float:
-    """Returns the processor time of this process and of those that it started and that have ended."""
+    """Returns the processor time of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -1,12 +1,12 @@
-"""Who does the jobs: this process, four processes, or two workers of a Dask cluster; in processor time and memory.
+"""Compares who does the jobs: this process, several processes, or two Dask workers; in processor time and memory.
 
     python bench/jobs.py [--agents 5000]        (about four minutes on a quiet machine)
 
-Agents are those of ``bench/fleet.py``. The cluster is a scheduler and two workers on loopback, started for this and
-ended after it. There are eight jobs or more. Processor time is that of all processes together, from when they are
-ready: what a scheduler or a worker takes to start is not in it, what a process of the pool takes to start is. Dask's
-processes also take time while they wait (some 4.5 % of a core together), so the ratio depends on how long a run lasts.
-Memory is the most that a process has had.
+Agents are those of ``bench/fleet.py``. The cluster is a scheduler and two workers on loopback, which this script starts
+and ends. There are eight jobs or more. Processor time is that of all processes together, from when they are ready: it
+includes the start of a pool's processes, but not that of the scheduler and the workers. Dask's processes also take time
+while they wait (together about 4.5 % of a core), so the ratio depends on how long a run lasts. Memory is the peak of a
+process.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def dask(*command: object, until: str) -> Iterator[psutil.Process]:
 
 
 def spent(others: list[psutil.Process]) -> float:
-    """Processor seconds of this process, of its children that have ended, and of some others."""
+    """Returns the processor seconds of this process, its children that have ended, and the ``others``."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used) + sum(sum(other.cpu_times()[:2]) for other in others)
 
 
 def measured(call: Callable[[], object], others: list[psutil.Process] | None = None) -> tuple[float, float]:
-    """Processor seconds of a call, and the most memory in MB that a process which it started has had."""
+    """Returns the processor seconds of a call, and the peak memory in MB of the processes that it started."""
     peaks: dict[int, float] = {}
     over = threading.Event()
 

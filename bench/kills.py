@@ -1,4 +1,4 @@
-"""A fleet's file under kill -9: no change that was reported saved is lost, and none is half saved.
+"""Checks a fleet's file under kill -9: no change that was reported as saved is lost, and none is half saved.
 
     python bench/kills.py [--kills 50]        (about five minutes)
 
@@ -50,7 +50,7 @@ def changed(fleet: Detector, trips: Trajectories, number: int) -> None:
 
 
 def work(model: Path, file: Path, first: int) -> None:
-    """Change a fleet until somebody ends it, and say after each change that it is saved."""
+    """Changes a fleet until the process is killed, and reports each change after it is saved."""
     trips = Trajectories.from_frame(pl.read_parquet(file))
     fleet = astray.load(model)
     assert isinstance(fleet, Detector)
@@ -62,7 +62,7 @@ def work(model: Path, file: Path, first: int) -> None:
 
 
 class Unkilled:
-    """The same changes in a process that nobody kills: what the file holds after each."""
+    """Makes the same changes without kills, to know what the file must hold after each."""
 
     def __init__(self, model: Path, trips: Trajectories) -> None:
         self.model, self.trips, self.done = model, trips, -1
@@ -71,7 +71,7 @@ class Unkilled:
         self.fleet = fleet
 
     def after(self, number: int) -> bytes:
-        """The whole after a change, written anew so that bytes compare; numbers rise."""
+        """Returns the model after a change, written whole so that bytes can be compared; ``number`` must rise."""
         while self.done < number:
             self.done += 1
             changed(self.fleet, self.trips, self.done)
@@ -118,7 +118,7 @@ def kill(folder: Path, kills: int, chance: random.Random) -> None:
         child.stdout.readline()
         began = time.monotonic()
         lines = [child.stdout.readline() for _ in range(chance.randrange(4))]
-        # In the midst of the next change, about, however fast the machine is.
+        # About in the middle of the next change, on any machine.
         lasted = (time.monotonic() - began) / len(lines) if lines else 0.2
         time.sleep(chance.uniform(0.0, 1.2 * lasted))
         child.send_signal(signal.SIGKILL)
@@ -134,11 +134,11 @@ def kill(folder: Path, kills: int, chance: random.Random) -> None:
             raise SystemExit(f"after change {told} the file holds neither that nor the next one")
         within, done = within + (there == told + 1), there
     print(f"{kills} kills over {done + 1} changes: nothing lost, nothing half there", flush=True)
-    print(f"{journals} left a journal that was taken back; {within} came between a change and its being said")
+    print(f"{journals} left a journal that was rolled back; {within} came between a change and its report")
 
 
 def enrol(model: Path, file: Path, agent: str) -> None:
-    """Enrol somebody, as a process of its own."""
+    """Enrols an agent; the main function of a writer process."""
     trips = Trajectories.from_frame(pl.read_parquet(file)).agent(agent)
     for i in range(KNOWN, KNOWN + 12):
         while True:
@@ -155,7 +155,7 @@ def enrol(model: Path, file: Path, agent: str) -> None:
 
 
 def two_writers(folder: Path) -> None:
-    """Two processes at once: for two agents, and for the same one."""
+    """Lets two processes write at once: about two agents, and about the same one."""
     trips = Trajectories.from_frame(pl.read_parquet(folder / "trips.parquet"))
     known = Trajectories.concat([trips.agent(a)[:KNOWN] for a in trips.agents])
     for agents in (("p00", "p01"), ("p02", "p02")):

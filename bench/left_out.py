@@ -1,10 +1,10 @@
-"""What is found of a kind of anomaly that the reward was never shown.
+"""Measures how well the reward detects a kind of anomaly that it has never seen.
 
     python bench/left_out.py [--towns 6] [--people 20] [--draws 2]     (about 20 minutes)
 
 The reward of trips learns from counterfactuals: detours, stops, other hours, ... A small reward is learned by the
-recipe of the shipped one, from all of them, and then without those that are like one kind of anomaly. Each is tried on
-simulated people of cities that nothing was learned from: AP of trips of that kind among normal ones.
+recipe of the shipped one, first from all counterfactuals, then without those that resemble one kind of anomaly. Each
+reward is tested on simulated people of other cities: AP of trips of that kind among normal ones.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ ALIKE = {
     "driven speeding": ("pace",),
     "driven new-destination": ("turn_off", "borrow"),
 }
-"""The kinds of anomalies, each with the counterfactuals that are like it."""
+"""Maps kinds of anomalies to the counterfactuals that resemble them."""
 
 
 def learned(recipe: Recipe, without: tuple[str, ...]) -> Reward:
-    """The reward of a recipe, without some counterfactuals."""
+    """Learns the reward of a recipe, without some counterfactuals."""
 
     def lesson(of: LearnConfig, iterations: int) -> LearnConfig:
         return replace(of, iterations=iterations, explorers=tuple(e for e in of.explorers if e not in without))
@@ -58,7 +58,7 @@ def learned(recipe: Recipe, without: tuple[str, ...]) -> Reward:
 
 
 def found(reward: Reward, trials: list[Trial], kinds: list[str], folder: str) -> dict[str, float]:
-    """The AP of each kind, mean over people."""
+    """Returns the AP of each kind, as the mean over people."""
     file = Path(folder, "reward.safetensors")
     write_reward(file, reward)
     by_kind: dict[str, list[float]] = {kind: [] for kind in kinds}

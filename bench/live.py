@@ -1,24 +1,24 @@
-"""How fast fixes are scored as they come, and how much an open trip holds.
+"""Measures how fast live fixes are scored, and how much memory an open trip takes.
 
     python bench/live.py             (about three minutes; --quick for a first look)
 
-Everything runs on one core with one thread. The data are made by `astray.simulate`: one fix every few seconds, so that
-nearly every fix is somewhere new. A fleet is fitted once; its agents are then enrolled under many names, so that as
-many memories are looked into as there are agents. Latencies are those of each single update: by the clock on the wall,
-in which other programs on the machine count as well, and in processor time, in which they do not.
+Everything runs on one core with one thread. `astray.simulate` makes the data: one fix every few seconds, so that nearly
+every fix is at a new place. A fleet is fitted once; its agents are then enrolled under many names, so that every agent
+has its own memory to look into. Latencies are those of single updates: by the wall clock, which includes other
+programs on the machine, and in processor time, which does not.
 
 1. One agent with 400 past trips: `session.update(fix)`, one trip after the other.
-2. Many agents, interleaved: the same, each fix another agent's; every memory is cold in the cache. Apart from the
-   others: the first fix of each trip, for which the agent's scale is computed.
+2. Many agents, interleaved: the same, but each fix is another agent's, so that every memory is cold in the cache. The
+   first fix of each trip, for which the agent's scale is computed, is measured separately.
 3. The whole of `watch`: JSON lines in, events out, scores every minute; without and with a state file.
-4. What an open trip holds: memory of the process for each further session, at one fix a second over ten minutes; and
-   how large it is in a state file.
-5. Micro-batches, the alternative to one-row forms: what has come in while the last batch was scored goes through the
-   code for files, as the open trips of its agents. Beside it the one-row forms at the same rates. And what the newest
-   rows alone would cost there, with nothing said of their trips: the keys of all agents in one call, the counts agent
-   by agent, the rewards in one call.
+4. The size of an open trip: memory of the process for each further session, at one fix a second over ten minutes; and
+   bytes in a state file.
+5. Micro-batches, the alternative to one-row forms: the fixes that came in while the last batch was scored go through
+   the code for files, as the open trips of their agents; compared with the one-row forms at the same rates. Also, what
+   the newest rows would cost without scores of their trips: the keys of all agents in one call, the counts agent by
+   agent, the rewards in one call.
 
-Wanted: at least 2,000 fixes a second, and 99 of 100 updates under 1 ms; of a feed, 99 of 100 answers within 50 ms.
+Goals: at least 2,000 fixes a second, and 99 of 100 updates under 1 ms; for a feed, 99 of 100 answers within 50 ms.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Fix = tuple[float, float, float]
 
 WANTED_RATE, WANTED_P99, WANTED_BATCH_P99 = 2000, 1e-3, 50e-3
 FEED_RATES = (50, 200, 1000, 2000)  # fixes a second
-BEHIND = 2.0  # seconds after which a feed counts as not kept up with
+BEHIND = 2.0  # seconds of delay after which the engine has failed to keep up with a feed
 WIDTHS = (34, 10, 12, 12, 11, 11, 11, 11, 9)
 
 
@@ -68,7 +68,7 @@ def renamed(trips: Trajectories, agent: str) -> Trajectories:
 
 
 def interleaved(trips: dict[str, list[Fix]]) -> Iterator[tuple[str, Fix]]:
-    """One fix of each agent, then the next of each, and so on."""
+    """Yields the first fix of each agent, then the second of each, and so on."""
     longest = max(map(len, trips.values()))
     for i in range(longest):
         for agent, fixes in trips.items():
@@ -77,7 +77,7 @@ def interleaved(trips: dict[str, list[Fix]]) -> Iterator[tuple[str, Fix]]:
 
 
 def measure(name: str, updates: list[Callable[[], object]]) -> None:
-    """Time each update by the wall and in processor time, and print a row."""
+    """Times each update by the wall clock and in processor time, and prints a row."""
     wall, busy = np.empty(len(updates)), np.empty(len(updates))
     gc.collect()
     for i, update in enumerate(updates):
@@ -124,7 +124,7 @@ def measure_memory(fleet: Detector, agents: list[str]) -> None:
 
 
 def open_trips(trips: dict[str, list[Fix]]) -> Trajectories:
-    """The fixes of some agents so far, as a file would have them."""
+    """Returns the fixes of some agents so far as trips, as from a file."""
     columns = np.array([fix for fixes in trips.values() for fix in fixes]).T
     return Trajectories(
         dict(zip(("time", "lat", "lon"), columns, strict=True)),
@@ -135,9 +135,9 @@ def open_trips(trips: dict[str, list[Fix]]) -> Trajectories:
 
 
 def feed(rate: float, fixes: list[tuple[str, Fix]], score: Callable[[list[tuple[str, Fix]]], object]) -> list[float]:
-    """The time from each fix to its answer, where all that has come in meanwhile is scored together.
+    """Returns the time from each fix to its answer, if the fixes that came in meanwhile are scored together.
 
-    Processor time stands for the clock, so that other programs do not count.
+    It uses processor time as the clock, so that other programs do not count.
     """
     now, done, waited = 0.0, 0, []
     while done < len(fixes):
@@ -154,7 +154,7 @@ def feed(rate: float, fixes: list[tuple[str, Fix]], score: Callable[[list[tuple[
 
 
 class MicroBatches:
-    """What has come in, scored as files are: the open trips of its agents."""
+    """Scores the open trips of the agents with new fixes by the code for files."""
 
     name = "micro-batches, as files are scored"
 
@@ -163,7 +163,7 @@ class MicroBatches:
         self.so_far: dict[str, list[Fix]] = {}
 
     def __call__(self, batch: list[tuple[str, Fix]]) -> None:
-        """Score a batch."""
+        """Scores a batch."""
         self.sizes.append(len(batch))
         for agent, fix in batch:
             self.so_far.setdefault(agent, []).append(fix)
@@ -173,7 +173,7 @@ class MicroBatches:
 
 
 class OneRow:
-    """What has come in, fix by fix through sessions."""
+    """Scores new fixes one by one, in sessions."""
 
     name = "one row at a time"
 
@@ -182,7 +182,7 @@ class OneRow:
         self.sessions = {agent: fleet.open(agent) for agent in fleet.agents}
 
     def __call__(self, batch: list[tuple[str, Fix]]) -> None:
-        """Score a batch."""
+        """Scores a batch."""
         self.sizes.append(len(batch))
         for agent, fix in batch:
             self.sessions[agent].update(fix)
@@ -233,7 +233,7 @@ def main() -> None:
     names = [f"a{i:04d}" for i in range(400 // part)]
     few = [past.agent(agent)[:20] for agent in past.agents]
     fleet.enroll(Trajectories.concat([renamed(few[i % len(few)], name) for i, name in enumerate(names)]))
-    # Somebody with a long past, of whom the fleet has learned nothing before.
+    # A person with a long past, from whom the fleet's reward has not learned.
     life = city(people=2, days=170 // part, seed=5).trips.agent("p00")
     known = 400 // part
     fleet.enroll(renamed(life[:known], "long"))

@@ -1,4 +1,4 @@
-"""Files and models to be damaged, and the ways of damaging them, for `bench/fuzz.py`."""
+"""Makes files and models, and damages them in many ways, for `bench/fuzz.py`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from astray.simulate import city
 
 DATA = Path(__file__).parent.parent / "tests" / "data"
 
-# -------------------------------------------------------------------- what is whole
+# -------------------------------------------------------------------- intact files and models
 
 
 def make_files(folder: Path) -> None:
-    """A small valid file of every format that is read, each in a folder of its own."""
+    """Writes a small valid file of every format, each in a separate folder."""
     trips = city(people=2, days=2, seed=0).trips[:5]
     trips = Trajectories({name: trips.columns[name] for name in ("time", "lat", "lon")}, trips.offsets, *names(trips))
     short = trips[:3]
@@ -62,7 +62,7 @@ def make_files(folder: Path) -> None:
 
 
 def made(folder: Path, name: str) -> Path:
-    """Where a file of this name goes."""
+    """Makes the folder for a file of this name, and returns the file's path."""
     (folder / name).mkdir()
     return folder / name / name
 
@@ -108,7 +108,7 @@ def porto(trips: Trajectories) -> str:
 
 
 def fit(trips: Trajectories) -> bytes:
-    """FIT by its protocol: a file_id message (number 0) and records (number 20), little-endian."""
+    """Returns a FIT file by its protocol: a file_id message (number 0) and records (number 20), little-endian."""
 
     def definition(local: int, number: int, *fields: tuple[int, int, int]) -> bytes:
         return struct.pack("<BBBHB", 0x40 | local, 0, 0, number, len(fields)) + b"".join(map(bytes, fields))
@@ -136,7 +136,7 @@ def crc(data: bytes) -> int:
 
 
 def make_models(folder: Path) -> None:
-    """A model of every kind, a reward, and the state of a watch; all small."""
+    """Writes a small model of every kind, a reward, and the state of a watch."""
     quick: dict[str, Any] = {
         "iterations": 1,
         "sharing": {"least_agents": 2, "memories": 1, "demonstrations": 4, "imagined": 2, "reference": 10},
@@ -174,7 +174,7 @@ TOKENS = (
 
 
 def damaged(whole: bytes, chance: random.Random) -> bytes:
-    """Some bytes changed, taken out, put in, doubled or swapped, or the end cut off."""
+    """Changes, removes, inserts, doubles or swaps some bytes, or cuts off the end."""
     content = bytearray(whole)
     for _ in range(chance.choice((1, 1, 2, 3, 6, 20))):
         content = content or bytearray(b"\n")
@@ -205,7 +205,7 @@ NUMBERS = b"0123456789.+-eE"
 
 
 def renumbered(whole: bytes, chance: random.Random) -> bytes:
-    """Some numbers of a text replaced by others, which leaves the form of the file as it is."""
+    """Replaces some numbers in a text by others, which keeps the form of the file."""
     content = bytearray(whole)
     for _ in range(chance.randint(1, 5)):
         at = chance.randrange(len(content))
@@ -241,7 +241,7 @@ def renumbered(whole: bytes, chance: random.Random) -> bytes:
 
 
 def rearranged(whole: bytes, chance: random.Random) -> bytes:
-    """The lines of a text in another order, some twice, some gone, with other ends, or in another encoding."""
+    """Reorders, repeats or removes lines of a text, changes their ends, or the encoding."""
     lines = whole.split(b"\n")
     match chance.randrange(7):
         case 0:
@@ -262,7 +262,7 @@ def rearranged(whole: bytes, chance: random.Random) -> bytes:
 
 
 def repacked(whole: bytes, chance: random.Random) -> bytes:
-    """A packed file whose contents are damaged, not itself."""
+    """Damages the contents of a packed file, but not the packing."""
     if whole[:2] == b"\x1f\x8b":
         return gzip.compress(damaged(gzip.decompress(whole), chance))
     if whole[8:12] == b".FIT":
@@ -304,7 +304,7 @@ STRANGE: tuple[Any, ...] = (
 
 
 def revalued(values: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:
-    """The values of a header with one of them, however deep, replaced, left out, or a further one put in."""
+    """Replaces or removes one value of a header, at any depth, or adds one."""
     changed: dict[str, Any] = json.loads(json.dumps(values))
     at: Any = changed
     while True:
@@ -331,7 +331,7 @@ def revalued(values: Mapping[str, Any], chance: random.Random) -> dict[str, Any]
 
 
 def rearrayed(arrays: Mapping[str, Any], chance: random.Random) -> dict[str, Any]:
-    """One of the arrays with other numbers, another type or shape, or without some of its rows; or gone, or renamed."""
+    """Gives one array other numbers, another type or shape, or fewer rows; or removes or renames it."""
     changed = dict(arrays)
     name = chance.choice(sorted(changed))
     array = changed[name].copy()
@@ -366,7 +366,7 @@ def rearrayed(arrays: Mapping[str, Any], chance: random.Random) -> dict[str, Any
 
 
 def reheaded(whole: bytes, chance: random.Random) -> bytes:
-    """A header with a name twice, with text for a number, or with wrong places and sizes of arrays."""
+    """Gives a header a duplicate name, text instead of a number, or wrong places and sizes of arrays."""
     size = int.from_bytes(whole[:8], "little")
     text, data = whole[8 : 8 + size].decode(), whole[8 + size :]
     header = json.loads(text)
@@ -402,7 +402,7 @@ PAGE = PAGE_BYTES
 
 
 def damaged_pages(whole: bytes, chance: random.Random) -> bytes:
-    """A database with a page gone, doubled, swapped, emptied, or its first bytes, which say what it holds, changed."""
+    """Removes, doubles, swaps or empties a page of a database, or changes the first bytes, which say what it holds."""
     pages = [bytearray(whole[at : at + PAGE]) for at in range(0, len(whole), PAGE)]
     for _ in range(chance.choice((1, 1, 2))):
         one, two = chance.randrange(len(pages)), chance.randrange(len(pages))
@@ -423,7 +423,7 @@ def damaged_pages(whole: bytes, chance: random.Random) -> bytes:
 
 
 def damaged_rows(path: Path, chance: random.Random) -> None:
-    """A database with some of its rows changed, gone, doubled or exchanged, by whoever knows SQL."""
+    """Changes, removes, doubles or exchanges some rows of a database by SQL."""
     connection = sqlite3.connect(path, isolation_level=None)
     table, key = chance.choice((("models", "part"), ("memories", "agent")))
     numbers = [n for (n,) in connection.execute(f"SELECT {key} FROM {table}")]
@@ -462,7 +462,7 @@ FURTHER = (
 
 
 def forged_rows(path: Path, chance: random.Random) -> None:
-    """A database of which one blob is changed, and every checksum is right again."""
+    """Changes one blob of a database, and corrects all checksums."""
     file = ModelFile.open(path)
     with file.changing() as change:
         if chance.random() < 0.3:
@@ -481,7 +481,7 @@ def _read(file: Tables, agent: str) -> bytes:
 
 
 def forged_memory(blob: bytes, chance: random.Random) -> bytes:
-    """The memory of an agent with other numbers, or with other bytes."""
+    """Changes numbers or bytes in the memory of an agent."""
     if chance.random() >= 0.8:
         return damaged(blob, chance)
     arrays = dict(enumerate(unpack_arrays(blob, MEMORY)))
@@ -491,7 +491,7 @@ def forged_memory(blob: bytes, chance: random.Random) -> bytes:
 
 
 def damaged_fleet(whole: Path, target: Path, chance: random.Random) -> bool:
-    """A damaged copy of a fleet's file; whether its checksums are right again."""
+    """Writes a damaged copy of a fleet's file; returns True if the checksums are corrected."""
     how = chance.random()
     if how < 0.3:
         target.write_bytes(damaged(whole.read_bytes(), chance))
@@ -504,7 +504,7 @@ def damaged_fleet(whole: Path, target: Path, chance: random.Random) -> bool:
 
 
 def damaged_model(whole: Path, target: Path, chance: random.Random) -> None:
-    """A damaged copy of a model; where the damage is inside, its checksum is right again."""
+    """Writes a damaged copy of a model; if the damage is inside, the checksum is corrected."""
     how = chance.random()
     if how < 0.15:
         target.write_bytes(damaged(whole.read_bytes(), chance))
@@ -525,7 +525,7 @@ def damaged_model(whole: Path, target: Path, chance: random.Random) -> None:
 
 
 def packed_bytes(model: Path) -> bytes:
-    """The packed values and arrays of a model, a reward or a state."""
+    """Returns the packed values and arrays of a model, a reward or a state."""
     if not is_database(model):
         return model.read_bytes()
     file = ModelFile.open(model)
@@ -535,7 +535,7 @@ def packed_bytes(model: Path) -> bytes:
 
 
 def put_bytes(whole: Path, target: Path, data: bytes) -> None:
-    """Writes packed values and arrays as a file of the same kind as another one, with its other parts and rows."""
+    """Writes packed values and arrays to a file like ``whole``, with the other parts and rows of that."""
     if is_database(whole):
         shutil.copy(whole, target)
         file = ModelFile.open(target)

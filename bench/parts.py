@@ -1,4 +1,4 @@
-"""How long parts take that would be noticed if they became slow, in processor seconds.
+"""Times the parts whose slowness users would notice, in processor seconds.
 
 python bench/parts.py            (half a minute)
 """

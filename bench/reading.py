@@ -1,10 +1,10 @@
-"""What reading a large table costs: peak memory and time, each file in a process of its own (on Linux).
+"""Measures peak memory and time to read large tables, each in a separate process (on Linux).
 
     python bench/reading.py                  (10 million rows, some five minutes on one core; 2 GB of disk)
     python bench/reading.py --rows 1000000
 
-Four files of the same fixes, of 200 vehicles: with trips; without, so that fixes are cut into trips; with trips and
-date-times that name an offset; and with trips, but in the order of time, as a feed writes them.
+Four files hold the same fixes of 200 vehicles: with trips; without trips, so that fixes are cut into trips; with trips
+and date-times that name an offset; and with trips, but in the order of time, as a feed writes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MB = 1e6
 
 
 def write(folder: Path, rows: int) -> dict[str, Path]:
-    """The four files."""
+    """Writes the four files."""
     each = np.arange(rows // AGENTS)
     begun, chance = 1_600_000_000, np.random.default_rng(0)
     fixes = pl.concat(
@@ -56,13 +56,13 @@ def write(folder: Path, rows: int) -> dict[str, Path]:
 
 
 def measure(file: Path) -> None:
-    """Read a file, and say what it took."""
+    """Reads a file, and prints time and memory."""
     from astray.readers import Report, read
 
     begun = time.process_time()
     trips = read(file, report=Report())
     seconds = time.process_time() - begun
-    # Not of getrusage, which also counts what the process was before it became this one.
+    # Not from getrusage, which also counts what the process was before it became this one.
     peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024 / MB
     print(f"{trips.n_rows} {len(trips)} {seconds:.1f} {peak:.0f}")
 

@@ -1,10 +1,10 @@
-"""How much do recorders tell people apart? P1 as it is, and with every trip thinned to one fix in some seconds.
+"""Measures how much recorders help to distinguish people: P1 as it is, and with trips thinned to equal intervals.
 
     python bench/recorder.py GEOLIFE [--draws 1] [--seconds 20]     (about ten minutes a draw)
 
-On the first table's draws (5 % somebody else's trips, random split). The trips that are learned from, those of others
-and those that are tested are thinned, so that recorders which write a fix every 1, 2 or 5 seconds look alike. Recorders
-that write fewer fixes than one in that time can still be told apart.
+It uses the draws of the first table (5 % somebody else's trips, random split). The training trips, those of others and
+the test trips are thinned, so that recorders which write a fix every 1, 2 or 5 seconds look alike. Recorders that write
+fewer fixes than that still differ.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the service does in a second: fixes in batches, single posts, how long they wait, and what 10,000 agents take.
+"""Measures the service: fixes a second in batches and in single posts, latencies, and the size of 10,000 agents.
 
-Prints a table. Processor time is that of the service's process alone; the clients run in another one. Figures of a busy
-machine are worse: compare processor time, or ratios within one run.
+Prints a table. Processor time is that of the service's process alone; the clients run in another one. Figures are worse
+on a busy machine: compare processor time, or ratios within one run.
 
     python bench/serve.py [--quick] [--store postgresql://...]
 """
@@ -34,15 +34,15 @@ STAGGERED = 37  # fixes between two copies of a person
 
 
 def lives(people: int, days: int) -> list[Fixes]:
-    """The fixes of simulated people, one list a person; many more agents are copies under other names."""
+    """Returns the fixes of simulated people, one list for each; further agents are copies under other names."""
     trips = city(people=people, days=days, seed=0).trips
     return [fixes_of(trips.agent(agent))[::3] for agent in trips.agents]
 
 
 def interleaved(base: list[Fixes], agents: int, fixes_each: int, begin: int = 0) -> Fixes:
-    """The fixes of many agents, in turns as a feed brings them.
+    """Returns the fixes of many agents in turns, as from a feed.
 
-    Copies of one person are at different points of its life: otherwise dozens of trips would end at the same moment.
+    Copies of one person begin at different points: otherwise dozens of trips would end at the same moment.
     """
     rows = []
     for i in range(fixes_each):
@@ -64,14 +64,14 @@ def bodies(rows: Fixes, senders: int, size: int) -> list[list[bytes]]:
 
 
 class Client:
-    """Sends requests, by several senders at once, and notes how long each waited; with as little effort as can be."""
+    """Sends requests by several senders at once, with little overhead, and notes how long each waited."""
 
     def __init__(self, url: str) -> None:
         self.host, _, port = url.removeprefix("http://").partition(":")
         self.port, self.waits = int(port), list[float]()
 
     async def send(self, requests: list[list[bytes]], rate: float | None = None) -> float:
-        """Send all; at a rate over all senders, or as fast as they are answered. Gives the seconds it took."""
+        """Sends all requests, at a total rate or as fast as they are answered; returns the seconds that it took."""
         began = time.perf_counter()
 
         async def sender(own: list[bytes], number: int) -> None:
@@ -103,7 +103,7 @@ def processor(process: psutil.Process) -> float:
 
 
 def measured(running: Running, work: Callable[[Client], Any]) -> tuple[float, Any, Client]:
-    """Processor seconds of the service while something is done."""
+    """Returns the processor seconds of the service during ``work``, the result of ``work``, and the client."""
     process, client = psutil.Process(running.process.pid), Client(running.url)
     before = processor(process)
     found = work(client)
@@ -111,7 +111,7 @@ def measured(running: Running, work: Callable[[Client], Any]) -> tuple[float, An
 
 
 def alone(rows: Fixes) -> float:
-    """Fixes a second of processor time of the sessions alone, without store and learning: what this machine can do."""
+    """Returns fixes a second of processor time in sessions alone, without store and learning, for comparison."""
     fleet, sessions = blank_model(), dict[str, Any]()
     some = [one for one in rows if int(one["agent"][1:]) < 20]
     began = time.process_time()

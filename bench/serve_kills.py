@@ -2,8 +2,8 @@
 
     python bench/serve_kills.py [--kills 20] [--store postgresql] [--feed mqtt] [--during-recovery]
 
-With ``--feed mqtt`` the fixes come by a broker, a Mosquitto started for this. With ``--during-recovery`` it is killed
-once more while it starts. Prints what differs, and ends with 1 if anything does.
+With ``--feed mqtt`` the fixes come through a Mosquitto broker, which the script starts. With ``--during-recovery`` the
+service is killed once more while it starts. Prints the differences; the exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> int:
     given = arguments.parse_args()
     trips = city(people=4, days=12, seed=5).trips
     fixes = fixes_of(trips)[::6]
-    # Somebody else's trips at the end, so that there are alerts, reviews and explanations to lose.
+    # Somebody else's trips come last, so that there are alerts, reviews and explanations to lose.
     odd = [dict(row, agent="p00", time=row["time"] + 30 * 86_400.0) for row in fixes if row["agent"] == "p01"]
     fixes += odd[:400]
     batches = [fixes[i : i + 25] for i in range(0, len(fixes), 25)]

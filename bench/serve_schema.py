@@ -1,9 +1,9 @@
-"""Asks the service, at random but by its own description, everything that it offers: no answer may be a 5xx.
+"""Sends random requests to all operations of the service, by its own description: no answer may be a 5xx.
 
     python bench/serve_schema.py [--examples 50] [--postgres]
 
-Needs schemathesis (``pip install ".[bench]"``). Prints what it asked and how that was answered. With ``--postgres`` the
-store is a schema of the test server, as in the tests.
+Needs schemathesis (``pip install ".[bench]"``). Prints the numbers of requests and of their answers. With
+``--postgres`` the store is a schema of the test server, as in the tests.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from astray.simulate import city
 from serving import Running, fixes_of, schema, serving
 
 ENDLESS = "/api/events"  # never ends
-ERASE = "DELETE /api/agents/{agent}"  # after which nothing would be there
+ERASE = "DELETE /api/agents/{agent}"  # not tested, because it removes everything
 
 
 Known = dict[str, list[str]]
-"""Names in addresses, to some that are there."""
+"""Maps names of parameters in addresses to values that exist."""
 
 
 def known_names(running: Running) -> Known:
-    """What the service knows: its agents, trips, items of the queue, and files to export."""
+    """Returns existing values: agents, trips, items of the queue, and files to export."""
     agents = [agent["agent"] for agent in running.get("/api/agents")["agents"]]
     trips = [trip["id"] for trip in running.get(f"/api/agents/{agents[0]}/trips")["trips"]]
     files = [f"{table}.{ending}" for table in TABLES for ending in FORMATS]
@@ -44,7 +44,7 @@ def known_names(running: Running) -> Known:
 
 
 def asked(operation: Any, examples: int, known: Known, statuses: Counter[tuple[str, int]]) -> None:
-    """Ask for one operation in many ways; every other time about something that is there."""
+    """Calls one operation in many ways, every other time with existing names."""
     name = f"{operation.method.upper()} {operation.path}"
     turns = itertools.count()
 

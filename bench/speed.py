@@ -1,23 +1,23 @@
-"""How fast one person is learned and scored, against an LSTM autoencoder and LOF; and how both costs grow.
+"""Compares the speed of fitting and scoring with an LSTM autoencoder and LOF, and measures how both costs grow.
 
     python bench/speed.py            (three or four minutes; --quick for a first look in one)
 
-Everything is measured in one run, on one core with one thread, in processor seconds; where two contenders are
-compared they take turns, and the ratio is of the same turn, so that the load of the machine cancels out.
+Everything is measured in one run, on one core with one thread, in processor seconds. Two contenders take turns, and
+ratios are within one turn, so that the load of the machine cancels out.
 
-The data are made by `astray.simulate`. Its trips are short, so consecutive trips of a person are strung together, a
-minute between them, until an outing has lasted 43 minutes: about 100 steps of 30 s, and some 800 fixes. The person
-has lived in the city for years; the first outings are learned from, later ones scored. To score more fixes than the
-person has made, the same outings come again weeks later under new names. Other people's outings are the population.
+The data are made by `astray.simulate`. Its trips are short, so consecutive trips of a person, a minute apart, are
+joined into outings of 43 minutes: about 100 steps of 30 s, and some 800 fixes. The person has lived in the city for
+years; the first outings are for fitting, later ones for scoring. To score more fixes than the person has made, the
+same outings are repeated weeks later under new names. Other people's outings are the population.
 
-1. Fit: 400 outings with the default settings, which is counting them; and the same with a shipped reward that
-   also learns from the population; against training an LSTM autoencoder on the same outings until its held-out error
-   stops falling. Ratio astray / LSTM-AE, wanted of either: at most 1.
+1. Fit: 400 outings with the default settings, which only counts them; and with the shipped reward that also learns
+   from the population; compared with an LSTM autoencoder, trained on the same outings until its held-out error stops
+   falling. Goal for both: astray / LSTM-AE at most 1.
 2. Score: unseen outings, trip by trip as `score` does and fix by fix as `score_fixes` does, against LOF fitted on the
-   30 s steps of the same 400 outings and given the states and actions of the same fixes. LOF is timed on a part of the
-   fixes and scaled linearly, which it is. Ratio LOF / astray, wanted of either: at least 10.
-3. Growth: microseconds a fix of a fit; microseconds a fix and the peak of memory of scoring. Each size is scored in a
-   process of its own, whose peak is counted from where it began.
+   30 s steps of the same 400 outings, which gets the states and actions of the same fixes. LOF is timed on a part of
+   the fixes, and its time, which is linear, is scaled up. Goal for both: LOF / astray at least 10.
+3. Growth: microseconds a fix to fit; microseconds a fix and peak memory to score. Each size is scored in a separate
+   process, whose peak is counted above its start.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from astray import Detector, Trajectories
 from astray.simulate import city
 from astray_benchmark.baselines import LOF, KNNLocation, LSTMAutoencoder
 
-MINUTES = 43.0  # that an outing lasts at least
+MINUTES = 43.0  # the least duration of an outing
 PAUSE = 60.0  # seconds between the trips of an outing
 CHUNK = 40_000  # fixes that are scored at a time
 WEEK = 7 * 86_400.0
 
 
 def outings(trips: Trajectories) -> Trajectories:
-    """Consecutive trips of a person strung together until they have lasted long enough."""
+    """Joins a person's consecutive trips into outings that last long enough."""
     clock = trips.columns["time"]
     first, last = clock[trips.offsets[:-1]], clock[trips.offsets[1:] - 1]
     begins, shift = np.zeros(len(trips), bool), np.zeros(len(trips))
@@ -69,7 +69,7 @@ def outings(trips: Trajectories) -> Trajectories:
 
 
 def later(trips: Trajectories, n_fixes: int) -> Iterator[Trajectories]:
-    """Chunks of about 40,000 fixes, ``n_fixes`` in all: the outings, then the same again weeks later, and so on."""
+    """Yields chunks of about 40,000 fixes, ``n_fixes`` in all: the outings, then the same weeks later, and so on."""
     size = max(1, round(CHUNK / float(trips.lengths.mean())))
     span = WEEK * np.ceil(np.ptp(trips.columns["time"]) / WEEK)
     made = again = 0
@@ -86,7 +86,7 @@ def later(trips: Trajectories, n_fixes: int) -> Iterator[Trajectories]:
 
 
 def timed(call: Callable[..., Any], *args: Any, **settings: Any) -> tuple[float, Any]:
-    """Processor seconds of a call, and what it gave."""
+    """Returns the processor seconds of a call, and its result."""
     begin = time.process_time()
     result = call(*args, **settings)
     return time.process_time() - begin, result
@@ -141,7 +141,7 @@ def compare_scores(detector: Detector, train: Trajectories, unseen: Trajectories
     for chunk in later(unseen, fixes):
         ours["trips"] += timed(detector.score_samples, chunk)[0]
         ours["fixes"] += timed(detector.score_fixes, chunk)[0]
-        # The same fixes as LOF sees them; a run of neighbours, as they would come.
+        # The same fixes as states and actions for LOF; adjacent ones, as in real data.
         seen = lof.scaling_.standardise(lof.featurizer_.featurize(chunk).features)
         some = round(share * len(seen))
         begin = int(rng.integers(len(seen) - some + 1))
@@ -167,7 +167,7 @@ def growth_of_fit(person: Trajectories, sizes: list[int]) -> None:
 
 def growth_of_scoring(detector: Detector, unseen: Trajectories, sizes: list[int]) -> None:
     widths = (22, 22, 28)
-    print("\nscore: chunk by chunk, each size in a process of its own")
+    print("\nscore: chunk by chunk, each size in a separate process")
     row(widths, "fixes", "microseconds a fix", "peak above the start, MB")
     fork = multiprocessing.get_context("fork")
     for size in sizes:
@@ -188,7 +188,7 @@ def score_apart(detector: Detector, unseen: Trajectories, fixes: int, answer: Co
 
 
 def peak_memory() -> int:
-    """The largest resident size of this process so far, in bytes."""
+    """Returns the peak resident size of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

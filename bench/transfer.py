@@ -1,11 +1,11 @@
-"""What the reward of trips needs to tell people whom it has not met: statistics, teachers, heads, aspects.
+"""Measures what the reward of trips needs to distinguish people it has not met: statistics, teachers, heads, aspects.
 
     python bench/transfer.py GEOLIFE [--cache FILE] [--workers 2]     (about 20 min)
 
-The users of GeoLife outside the ten of the published tables are split in halves. A reward learns from one half, the
-other half is tested: 150 trips of strangers among each person's unseen ones, weighed to 5 %; on a random split, and by
-time. Each row learns anew with one thing changed, from the same trips. AP is the mean over people; a difference below
-.01 says nothing. GEOLIFE is the folder `Data` of your copy.
+The users of GeoLife outside the ten of the published tables are split in halves. A reward learns from one half and is
+tested on the other: 150 trips of strangers among each person's unseen ones, weighted to 5 %; on a random split, and by
+time. Each row learns anew from the same trips, with one thing changed. AP is the mean over people; differences below
+.01 mean nothing. GEOLIFE is the folder `Data` of your copy.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from astray.model.pretrained import pretrained
 from astray.model.shared_training import GoingOnConfig, Teacher, able_agents, popularity_of, teachers
 from astray_benchmark.people_data import PEOPLE, GeoLife, halves, split
 
-LEAST = 60  # trips of a person who is tested
+LEAST = 60  # people with fewer trips are not tested
 STRANGERS = 150
-TESTED, MOST = 0.4, 190  # share of a person's trips that is tested; how many at most
+TESTED, MOST = 0.4, 190  # the share of a person's trips to test, and the most trips
 RATE = 0.05
 
 GROUPS = {
@@ -60,10 +60,10 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Row:
-    """What is learned from, and how."""
+    """One row of the table: from what a reward learns, and how."""
 
     name: str
-    hidden: str | None = None  # statistics that match are not there
+    hidden: str | None = None  # statistics that match are hidden
     learning: Mapping[str, Any] = field(default_factory=dict)
     reward: Mapping[str, Any] = field(default_factory=dict)
     start: bool = True  # starts from the shipped reward
@@ -83,7 +83,7 @@ ROWS = (
 
 
 class Recorded:
-    """A teacher's rows, made once, with some statistics hidden."""
+    """Replays a teacher's rows, which were made once, with some statistics hidden."""
 
     def __init__(self, teacher: Teacher, imagined: int, rng: np.random.Generator) -> None:
         self.world, self.population = teacher.world, teacher.others
@@ -94,18 +94,18 @@ class Recorded:
         self.hide: NDArray[np.bool_] | None = None
 
     def demonstrations(self) -> Rows:
-        """What the agent did."""
+        """Returns the agent's trips."""
         return self._hidden(self.shown)
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """Counterfactual trips: the same ones each time."""
+        """Returns counterfactual trips, the same ones each time."""
         key = tuple(names)
         if key not in self._counterfactuals:
             self._counterfactuals[key] = self.world.imagine(self._imagined, names, self._rng)
         return self._hidden(self._counterfactuals[key])
 
     def others(self, population: object) -> Rows:
-        """What other agents did."""
+        """Returns other agents' trips."""
         return self._hidden(self.told_from)
 
     def _hidden(self, rows: Rows) -> Rows:
@@ -118,14 +118,14 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Half:
-    """Who is tested, and who teaches."""
+    """A split of the users into those who are tested and those who teach."""
 
     data: GeoLife
     number: int
 
     @cached_property
     def sides(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Positions of the trips of both, without the ten."""
+        """Returns the positions of both groups' trips, without the ten."""
         trips = self.data.data.trips
         both = halves(trips, 0)
         ten = np.isin(trips.agent_ids, self.data.data.most_active[:PEOPLE])
@@ -133,7 +133,7 @@ class Half:
         return tested, teaching
 
     def cases(self) -> Iterator[tuple[str, Trajectories, Trajectories, Trajectories]]:
-        """How a person's trips are split; trips to learn from, to test, and of strangers."""
+        """Yields for each person and split: how trips are split, training trips, test trips, and trips of strangers."""
         trips, (tested, _) = self.data.data.trips, self.sides
         for person in np.unique(trips.agent_ids[tested]).tolist():
             own = np.flatnonzero(trips.agent_ids == person)
@@ -148,7 +148,7 @@ class Half:
 
 
 def weighed_ap(anomalous: NDArray[Any], normal: NDArray[Any]) -> float:
-    """Average precision, low scores first, with anomalies weighed to a rate."""
+    """Returns the average precision, low scores first, with anomalies weighted to a rate."""
     weight = RATE / (1.0 - RATE) * len(normal) / len(anomalous)
     scores = np.r_[anomalous, normal]
     weights = np.r_[np.full(len(anomalous), weight), np.ones(len(normal))]
@@ -158,7 +158,7 @@ def weighed_ap(anomalous: NDArray[Any], normal: NDArray[Any]) -> float:
 
 
 def measured(job: tuple[GeoLife, int]) -> dict[str, dict[str, list[float]]]:
-    """Every row on one half: how a split is made to the AP of each person."""
+    """Runs every row on one half; returns, for each row, a mapping of splits to the APs of all people."""
     data, number = job
     half, config, sharing = Half(data, number), FeaturizerConfig(), GoingOnConfig()
     rng = np.random.default_rng(number)

@@ -1,4 +1,4 @@
-"""How fast one TRPO iteration is and whether it learns: astray, sb3-contrib and the bare matrix products.
+"""Compares the speed and the learning of TRPO in astray, in sb3-contrib, and of the bare matrix products.
 
     python bench/trpo.py
 
@@ -6,19 +6,19 @@ One iteration is a rollout of 64 trajectories x 100 steps of a point mass in one
 improvement of a (64, 64) policy and a (64, 64) critic; one core, one thread. All contenders take turns in one
 run, and the table gives medians and ratios.
 
-The task is the same for all: states standardised alike, reward minus the distance to the goal in km, nothing
-after the 100th step. sb3-contrib wants bounded actions and clips them: its action space is +-10 standard
-deviations here, so that no clipping happens in practice. It averages the KL over the columns of the action as
-well, so that its default trust region of 0.01 and damping of 0.1 are 0.02 and 0.2 for two columns; astray is
-given these. sb3-contrib is shown three ways:
+The task is the same for all: states are standardised alike, the reward is minus the distance to the goal in km,
+and nothing comes after the 100th step. sb3-contrib needs bounded actions and clips them: here its action space is
++-10 standard deviations, so that it never clips in practice. It also averages the KL over the columns of the
+action, so its default trust region of 0.01 and damping of 0.1 mean 0.02 and 0.2 for two columns; astray gets
+these values. sb3-contrib runs in three ways:
 
 - `sb3 default`: its own defaults (critic in 10 epochs of minibatches of 128, 15 conjugate-gradient steps);
-- `sb3 full batch`: the critic in 10 full-batch steps, 10 conjugate-gradient steps as astray has;
-- `sb3 every 5th row`: the same with its sub-sampling by 5, which takes four fifths of the rows out of its
-  whole policy step; astray takes them out of the Fisher matrix only.
+- `sb3 full batch`: the critic in 10 full-batch steps, 10 conjugate-gradient steps like astray;
+- `sb3 every 5th row`: the same with its sub-sampling by 5, which leaves four fifths of the rows out of the whole
+  policy step; astray leaves them out of the Fisher matrix only.
 
-`matrix products` is the floor: the products of one astray iteration with nothing between them (no tanh, no
-environment, no sums), in preallocated memory, each in the fastest of its transposed forms.
+`matrix products` is the lower bound: the products of one astray iteration with nothing between them (no tanh, no
+environment, no sums), in preallocated memory, each in its fastest transposed form.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def starts(rng: np.random.Generator, n: int = 1000) -> np.ndarray:
 
 
 def demonstrated(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """States and actions that give both engines the same standardisation."""
+    """Returns states and actions from which both engines get the same standardisation."""
     states = starts(rng)
     states[:, :2] = rng.permutation(states[:, :2])
     states[:, 4] = rng.uniform(0.0, HORIZON * INTERVAL, len(states))
@@ -69,7 +69,7 @@ def distance(next_states: np.ndarray) -> np.ndarray:
 
 
 class Astray:
-    """Our engine on the task."""
+    """Runs astray's TRPO on the task."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ class Astray:
         self.line_search_steps: list[int] = []
 
     def iterate(self) -> float:
-        """One iteration; the mean return of its rollout."""
+        """Runs one iteration; returns the mean return of its rollout."""
         drawn: Rollout = self.generator.rollout(self.world, N, HORIZON, self.rng)
         rewards = -distance(drawn.next_states)
         self.line_search_steps.append(self.generator.improve(drawn, rewards).line_search_steps)
@@ -86,7 +86,7 @@ class Astray:
 
 
 class BatchedPointMass(VecEnv):
-    """The task for sb3: the same dynamics, one numpy call a step for all 64 copies."""
+    """Offers the task to sb3: the same dynamics, one numpy call a step for all 64 copies."""
 
     def __init__(self, seed: int) -> None:
         self.world = Integrator(starts(np.random.default_rng(1)), INTERVAL)
@@ -100,16 +100,16 @@ class BatchedPointMass(VecEnv):
         return ((self.states - self.mean) / self.scale).astype(np.float32)
 
     def reset(self) -> np.ndarray:
-        """Begin 64 new episodes."""
+        """Begins 64 new episodes."""
         self.states, self.t = self.world.reset(N, self.rng), 0
         return self._observe()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions for ``step_wait``."""
+        """Keeps the actions for ``step_wait``."""
         self.actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Move all copies; all of them end together."""
+        """Moves all copies, which end together."""
         self.states, _ = self.world.step(self.states, SPEED * self.actions, self.rng)
         rewards = -distance(self.states).astype(np.float32)
         self.t += 1
@@ -122,40 +122,40 @@ class BatchedPointMass(VecEnv):
         return observations, rewards, np.full(N, done), infos
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No copy is wrapped."""
+        """Returns False for each copy, because none is wrapped."""
         return [False] * N
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """There are no single copies to call."""
+        """Raises an AttributeError, because there are no single copies to call."""
         raise AttributeError(method_name)
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """The same for every copy."""
+        """Returns the attribute, which is the same for every copy."""
         return [getattr(self, attr_name)] * N
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """The same for every copy."""
+        """Sets the attribute, which is the same for every copy."""
         setattr(self, attr_name, value)
 
 
 class SB3:
-    """sb3-contrib's TRPO on the task."""
+    """Runs sb3-contrib's TRPO on the task."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
         env = BatchedPointMass(seed)
         self.model = SB3TRPO("MlpPolicy", env, n_steps=HORIZON, seed=seed, device="cpu", **settings)
 
     def iterate(self) -> float:
-        """One iteration; the mean return of its rollout."""
+        """Runs one iteration; returns the mean return of its rollout."""
         self.model.learn(N * HORIZON, reset_num_timesteps=False)
         return float(self.model.rollout_buffer.rewards.sum(axis=0).mean())
 
 
 class Products:
-    """The matrix products of one astray iteration, with nothing between them."""
+    """Runs the matrix products of one astray iteration, with nothing between them."""
 
     def __init__(self, line_search_steps: float) -> None:
         rng = np.random.default_rng(0)
@@ -180,7 +180,7 @@ class Products:
 
     @staticmethod
     def product(rng: np.random.Generator, n: int, k: int, m: int) -> Callable[[], None]:
-        """A product (n x k)(k x m) by whichever form is fastest on this machine."""
+        """Returns a product (n x k)(k x m) in the form that is fastest on this machine."""
 
         def matrix(*shape: int) -> torch.Tensor:
             return torch.from_numpy(rng.standard_normal(shape)).float()
@@ -202,23 +202,23 @@ class Products:
         return min(forms, key=seconds)
 
     def forward(self, rng: np.random.Generator, sizes: tuple[int, ...], rows: int) -> Callable[[], None]:
-        """The products of a network's output."""
+        """Returns the products of a network's output."""
         return _all([self.product(rng, rows, i, o) for i, o in pairwise(sizes)])
 
     def reverse(self, rng: np.random.Generator, sizes: tuple[int, ...], rows: int) -> Callable[[], None]:
-        """The products of J^T u: by the weights, and by the inputs of all layers but the first."""
+        """Returns the products of J^T u: by the weights, and by the inputs of all layers but the first."""
         by_weight = [self.product(rng, i, rows, o) for i, o in pairwise(sizes)]
         by_input = [self.product(rng, rows, o, i) for i, o in list(pairwise(sizes))[1:]]
         return _all(by_weight + by_input)
 
     def tangent(self, rng: np.random.Generator, sizes: tuple[int, ...], rows: int) -> Callable[[], None]:
-        """The products of J v: by the weights, and by the inputs of all layers but the first."""
+        """Returns the products of J v: by the weights, and by the inputs of all layers but the first."""
         by_weight = [self.product(rng, rows, i, o) for i, o in pairwise(sizes)]
         by_input = [self.product(rng, rows, i, o) for i, o in list(pairwise(sizes))[1:]]
         return _all(by_weight + by_input)
 
     def iterate(self) -> None:
-        """All of them once."""
+        """Runs all products once."""
         for products, times in self.plan:
             for _ in range(times):
                 products()
@@ -261,7 +261,7 @@ def speed(rounds: int) -> None:
     print(f"one iteration of {N} x {HORIZON} steps, median of {rounds} alternating rounds, one thread")
     print(f"{'':20}{'ms':>9}{'/ astray':>11}{'  (quartiles)':>16}")
     for name, seconds in times.items():
-        ratio = np.array(seconds) / ours  # of the same round: the load of the machine cancels out
+        ratio = np.array(seconds) / ours  # within one round, so that the load of the machine cancels out
         low, middle, high = np.quantile(ratio, [0.25, 0.5, 0.75])
         print(f"{name:20}{1e3 * np.median(seconds):9.1f}{middle:11.2f}   ({low:.2f} - {high:.2f})")
     floor = np.median(ours / np.array(times["matrix products"]))

@@ -1,10 +1,10 @@
-"""What each kind of variety among simulated people brings to real ones.
+"""Measures what each kind of variety among simulated people contributes to the detection on real ones.
 
     python bench/variety.py GEOLIFE [--cache FILE] [--towns 6] [--people 20]     (about half an hour)
 
 The shipped reward is learned from simulated people of many kinds (`astray.simulate.Variety`). Here smaller rewards are
-learned by the same recipe: from all kinds of variety, from all but one, and from plain cities. Each is then tried, as
-it is, on GeoLife users outside the ten of the published table: trips of strangers among their own, 10 in 100.
+learned by the same recipe: from all kinds of variety, from all but one, and from plain cities. Each is then tested,
+without further learning, on GeoLife users outside the ten of the published table: 10 trips of strangers in 100.
 GEOLIFE is the folder `Data` of your copy.
 """
 
@@ -37,7 +37,7 @@ RATE = 0.1  # of strangers in a test set: 10 of 100 trips
 
 
 def recipes(towns: int, people: int) -> Iterator[tuple[str, Recipe]]:
-    """The small recipe with all kinds of variety, without each of them, and with none."""
+    """Yields the small recipe with all kinds of variety, without each of them, and with none."""
     small = Recipe(towns=towns, cities=0, people=people, days=45, iterations=40, sharing=SharingConfig(memories=2))
     yield "all kinds", small
     for kind in fields(Variety):

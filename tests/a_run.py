@@ -1,7 +1,7 @@
-"""Runs a command of astray with small jobs, and says on standard output when one of them is done.
+"""Runs a command of astray with small jobs, and prints a line when a job is done.
 
-For tests that kill it, or something that it needs, in the middle: ``python a_run.py enroll MODEL FILE ...``. With
-``HOLD_AFTER=3`` in its environment it does not look at a fourth job until its standard input is closed.
+Tests kill it, or something that it needs, in the middle: ``python a_run.py enroll MODEL FILE ...``. With
+``HOLD_AFTER=3`` in its environment it does not handle a fourth job until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from astray.jobs.work import Step
 
 
 class WorkDone(workers.WorkDone):
-    """Counts jobs aloud."""
+    """Counts jobs, and prints each one."""
 
     left = int(os.environ.get("HOLD_AFTER", "0"))
 
     def add(self, step: Step) -> None:
-        """Count a job, and say who has done it, if that was done now."""
+        """Counts a job, and prints the worker that did it, unless an earlier run did it."""
         super().add(step)
         if step.worker:
             print(f"done by {step.worker}", flush=True)

@@ -8,7 +8,7 @@ from markers import MARKED
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that MARKED names, so that this table alone says what the fast run leaves out."""
+    """Marks the tests in MARKED, so that this table alone decides what the fast run leaves out."""
     for item in items:
         name = item.nodeid.removeprefix("tests/")
         for marker, beginnings in MARKED.items():

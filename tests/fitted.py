@@ -1,4 +1,4 @@
-"""What several test files share: settings of a quick fit, and looks into fitted models and their files."""
+"""Holds settings for a quick fit, and looks into fitted models and their files, for several test files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from astray.model.packing import Contents, pack, unpack
 from astray.model.steps_world import Steps
 from astray.model.store import MODEL, PARTS, Row
 
-# Of a detector of GPS trips: the shared reward goes on learning from a population, a little.
+# For GPS trips: the shared reward continues to learn a little from a population.
 QUICK: dict[str, Any] = {
     "iterations": 2,
     "sharing": {
@@ -29,7 +29,7 @@ QUICK: dict[str, Any] = {
 
 
 def claimed(trips: Trajectories, agent: str) -> Trajectories:
-    """Trips that somebody else has made in this agent's name."""
+    """Returns trips renamed, as if this agent had made them."""
     names = [f"{a}-{t}" for a, t in zip(trips.agent_ids.tolist(), trips.trajectory_ids.tolist(), strict=True)]
     return Trajectories(trips.columns, trips.offsets, [agent] * len(trips), names, trips.context)
 
@@ -45,7 +45,7 @@ def contents_of(path: Path) -> Contents:
 def write_contents(
     path: Path, kind: str, values: Mapping[str, Any], arrays: Mapping[str, Any], source: Path | None = None
 ) -> None:
-    """Writes a model file with these contents in the part "model", and the rest as another file has it."""
+    """Writes a model file with these contents in the part "model", and with the other parts of ``source``."""
     parts: dict[str, bytes] = {}
     rows: list[tuple[str, Row]] = []
     if source is not None:
@@ -63,7 +63,7 @@ def memory_of(detector: Detector) -> AgentMemory:
 
 
 def featurizer_of(detector: Detector, agent: str = "") -> Featurizer:
-    """Returns how a model sees the trips of an agent."""
+    """Returns a model's featurizer for the trips of an agent."""
     return detector.agent_model(agent).featurizer
 
 

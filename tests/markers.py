@@ -1,4 +1,4 @@
-"""Which tests ``make test-fast`` leaves out."""
+"""Lists the tests that ``make test-fast`` leaves out."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ MARKED: dict[str, tuple[str, ...]] = {
         "test_without_torch.py",
     ),
 }
-"""Marker to the tests that it marks, by the beginning of their name; ``make test-fast`` leaves all of them out."""
+"""Maps markers to tests, by the beginning of their names; ``make test-fast`` leaves all of these out."""

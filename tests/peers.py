@@ -1,4 +1,4 @@
-"""Whom the service talks to, for tests: a broker that can be killed, a web server that keeps what is posted."""
+"""Stands in for the service's peers in tests: a broker that can be killed, a web server that keeps what is posted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_open(port: int) -> bool:
 
 
 class Mosquitto:
-    """A broker of our own, that can be killed."""
+    """A Mosquitto broker that a test can kill."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -57,7 +57,7 @@ class Mosquitto:
         self.end()
 
     def end(self) -> None:
-        """End it as a machine that is shut down does: it writes its queues first."""
+        """Ends the broker as a shutdown of its machine would: it first writes its queues."""
         self.process.terminate()
         self.process.wait(10)
 
@@ -77,7 +77,7 @@ def publish(port: int, *messages: tuple[str, object], retain: bool = False, qos:
 
 
 class Receiver(ThreadingHTTPServer):
-    """A web server that keeps what is posted, and answers as it is told to."""
+    """A web server that keeps what is posted, and gives the answers that a test has set."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""A running service for tests: the real command in a process of its own, on a free port of this machine."""
+"""Runs the service for tests: the real command in a separate process, on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 class Running:
-    """A service that was started, and a client of it."""
+    """A running service, and a client of it."""
 
     def __init__(self, folder: Path, *flags: str, port: int | None = None, store: str | None = None) -> None:
         self.folder, self.flags, self.port = folder, flags, port or free_port()
@@ -64,7 +64,7 @@ class Running:
         return (self.folder.parent / f"{self.folder.name}.log").read_text()
 
     def end(self) -> None:
-        """Kill the process, whatever it is doing."""
+        """Kills the process, whatever it is doing."""
         self.client.close()
         if self.process.poll() is None:
             self.kill()
@@ -88,7 +88,7 @@ class Running:
         return answer.json()
 
     def until(self, path: str, holds: Any, seconds: float = PATIENCE) -> Any:
-        """Ask for a path until the answer fulfils a condition; return that answer."""
+        """Gets a path again and again until the answer meets a condition; returns that answer."""
         until = time.monotonic() + seconds
         while True:
             found = self.get(path)
@@ -108,7 +108,7 @@ def serving(folder: Path, *flags: str, store: str | None = None) -> Iterator[Run
 
 
 def fixes_of(trips: Trajectories) -> list[dict[str, Any]]:
-    """Trips as fixes of a feed, in the order of time."""
+    """Returns trips as the fixes of a feed, in the order of time."""
     rows = []
     for trip in trips:
         (agent,) = trip.agents
@@ -124,9 +124,9 @@ def sent_through_kills(
     chance: random.Random,
     recovering: bool = False,
 ) -> None:
-    """Send batches one after the other, each until it is acknowledged; kill the service ``kills`` times meanwhile.
+    """Sends batches one after the other, each until it is acknowledged; kills the service ``kills`` times meanwhile.
 
-    ``recovering``: it is killed once more each time, while it starts.
+    If ``recovering``, kills it once more each time, while it starts.
     """
 
     def try_once(batch: Sequence[dict[str, Any]]) -> None:
@@ -147,7 +147,7 @@ def published_through_kills(
     chance: random.Random,
     recovering: bool = False,
 ) -> None:
-    """Publish batches through a broker, which must send again what was not acknowledged, and kill the service."""
+    """Publishes batches through a broker and kills the service; the broker must repeat what was not acknowledged."""
     running.until("/api/health", lambda health: health["broker"]["connected"])
     time.sleep(0.5)  # the subscription follows the connection
     for batch, is_last in _between_kills(batches, kills):
@@ -161,7 +161,7 @@ def published_through_kills(
 
 
 def _between_kills(batches: Sequence[Any], kills: int) -> Iterator[tuple[Any, bool]]:
-    """Yield each batch, and whether to kill the service while it takes that batch."""
+    """Yields each batch, and True if the service must be killed while it takes that batch."""
     every = len(batches) // (kills + 1)
     for i, batch in enumerate(batches):
         yield batch, bool(kills and i and i % every == 0 and i // every <= kills)
@@ -190,7 +190,7 @@ TABLES = {
     "scores": "*",
     "pins": "agent",
 }
-"""What must not depend on kills: everything except the times of the service's own clock."""
+"""The columns that must not depend on kills: all except times by the service's clock."""
 
 
 def _reader(running: Running) -> Any:
@@ -200,7 +200,7 @@ def _reader(running: Running) -> Any:
 
 
 def settled_tables(running: Running) -> dict[str, list[Any]]:
-    """Wait for all explanations, stop the service, and return its tables."""
+    """Waits for all explanations, stops the service, and returns its tables."""
     reader = _reader(running)
     asked = "SELECT (SELECT count(*) FROM scores WHERE data IS NULL) + (SELECT count(*) FROM alerts WHERE told = '')"
     until(lambda: reader.value(asked) == 0, PATIENCE)
@@ -211,7 +211,7 @@ def settled_tables(running: Running) -> dict[str, list[Any]]:
 
 
 def why_no_postgres() -> str:
-    """Return why the tests of PostgreSQL cannot run; an empty text if they can."""
+    """Returns why the tests of PostgreSQL cannot run; an empty text if they can."""
     try:
         import psycopg
 
@@ -223,7 +223,7 @@ def why_no_postgres() -> str:
 
 @contextmanager
 def schema() -> Iterator[str]:
-    """Make a schema on the test server, yield its URL, and remove it afterwards."""
+    """Makes a schema on the test server, yields its URL, and removes it afterwards."""
     import psycopg
 
     name = f"astray_test_{secrets.token_hex(6)}"

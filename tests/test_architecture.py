@@ -1,4 +1,4 @@
-"""The packages of astray: who imports whom."""
+"""Tests which packages of astray import which others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(astray.__file__).parent
 
 
 def package_of(module: str) -> str:
-    """The part of astray that a module belongs to: a package, or a module that stands alone.
+    """Returns the part of astray that a module belongs to: a package, or a module outside of all packages.
 
     >>> package_of("astray.features.featurizer"), package_of("astray.core.errors")
     ('features', 'core')
@@ -28,7 +28,7 @@ def package_of(module: str) -> str:
 
 
 def imported(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yields the imports of a module that may run, also those in functions; not those under TYPE_CHECKING."""
+    """Yields the imports of a module that may run, even those in functions, but not those under TYPE_CHECKING."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.Import, ast.ImportFrom)):
             yield child
@@ -95,7 +95,7 @@ def test_modules_do_not_import_each_other_in_circles_not_even_in_functions():
 
 
 def test_no_file_name_occurs_twice():
-    """Python gives two names their meaning: __init__.py and __main__.py."""
+    """Except for __init__.py and __main__.py, whose names have a meaning in Python."""
     names = Counter(path.name for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
     assert len(names) > 100
     assert [name for name, n in names.items() if n > 1] == []
@@ -114,7 +114,7 @@ def test_only_worlds_and_readers_ask_whether_trajectories_are_gps_fixes():
 
 
 def test_the_service_uses_no_name_with_an_underscore_of_another_module():
-    """Not even one that it inherits."""
+    """This includes names that it inherits."""
     allowed = {"_replace", "_asdict", "_make", "_fields"}  # public in spite of their names
     allowed |= {"_captured_signals"}  # of uvicorn, which has no other way to stop cleanly
     found = []
@@ -165,7 +165,7 @@ def test_the_rules_of_the_house():
 
 
 def test_astray_does_not_import_the_benchmark_which_depends_on_it():
-    """Not even in a function: the benchmark adds its command by an entry point."""
+    """This includes imports in functions: the benchmark adds its command by an entry point."""
     who = {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("*.py")

@@ -79,5 +79,5 @@ def test_fleet_detector_warns_and_has_a_memory_for_each_agent_even_of_one(trips:
 def test_fleet_detector_refuses_states_and_actions() -> None:
     with pytest.warns(DeprecationWarning, match="FleetDetector"):
         old = astray.FleetDetector()
-    with pytest.raises(DataError, match="memories of many agents are of GPS trips"):
+    with pytest.raises(DataError, match="only GPS trips make one of many agents"):
         old.fit(Trajectories.from_steps([np.zeros((9, 2))], [np.zeros((9, 1))]))

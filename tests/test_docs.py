@@ -1,4 +1,4 @@
-"""The documentation is true: every example prints what its page shows, and the site is built from the code."""
+"""Tests the documentation: every example prints what its page shows, and the site is built from the code."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ NUMBER = re.compile(r"(?<![\w:.-])-?\d[\d,]*(?:\.\d+)?%?(?![\w:-])")
 
 
 def tolerance(number: str) -> float:
-    """How far a number of a page may be off: a count by nothing; others by 5 %, and by 0.1 or, below 1, by 0.01.
+    """Returns how far a number on a page may be off: a count must be exact, and a percentage may be off by 1.
 
-    And by one in the last place that is shown: a percentage by one.
+    Other numbers may be off by the largest of 5 %, 0.1 (0.01 below 1), and one in the last digit.
     """
     value, (_, point, decimals) = abs(value_of(number)), number.strip("%").partition(".")
     if not point:
@@ -56,10 +56,10 @@ def value_of(number: str) -> float:
 
 
 def differences(printed: str, page: str) -> list[str]:
-    """Where a page is wrong about what was printed.
+    """Returns the differences between a page and what was printed.
 
-    Words and whole numbers must be the same, but for how a table is aligned. Other numbers may be off by a little,
-    since other processors round differently, and learning carries that on.
+    Words and whole numbers must be equal, except for the alignment of tables. Other numbers may differ a little,
+    because other processors round differently, and learning amplifies that.
     """
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", page).split():
         return [f"{page!r} is now {printed!r}"]
@@ -100,7 +100,7 @@ def test_every_example_of_a_page_prints_what_the_page_says(name: str, tmp_path: 
 
 
 OF_A_RUNNING_SERVICE = {"api.md", "feeds.md", "review.md", "serve.md"}
-"""Pages whose lines need a service that runs, or a telephone; the tests of the service hold what they say."""
+"""Pages whose examples need a running service or a phone; the tests of the service check what they say."""
 
 
 def test_the_pages_that_must_have_examples_have_some():

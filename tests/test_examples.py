@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""Tests that the examples do what they say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install astray` gives: everything but learning a reward works where torch is not installed."""
+"""Tests what `pip install astray` gives: without torch, everything works except for learning a reward."""
 
 from __future__ import annotations
 

@@ -59,26 +59,24 @@ UNSAVED = ("dynamics", "background", "progress")
 
 
 class Detector(Parameters):
-    """Sequential anomaly detection by inverse reinforcement learning.
+    """Detects anomalous trips and sequences by inverse reinforcement learning.
 
-    A detector takes what an agent does for what it wants: it learns a reward under which the agent's own trips are
-    better than other people's and than what the agent might have done instead, with an uncertainty, and scores new
-    trips by it.
+    A detector assumes that an agent does what it wants: it learns a reward that ranks the agent's own trips above other
+    people's and above what the agent might have done instead. By this reward it scores new trips, with an uncertainty.
 
-    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward looks at how a trip compares with the
-    agent's past ones. So one reward serves everybody: it ships with astray, and fitting is counting.
+    For GPS trips (:class:`~astray.Trajectories` with time, lat, lon) the reward judges how a trip compares with the
+    agent's past ones. So one reward serves everybody: it ships with astray, and to fit is only to count past trips.
 
     - Trips of one agent make a model of that agent. With other people's trips (``population``) it also counts where
-      these go and, if a dozen of them or more have ten trips each, the reward continues to learn from them.
+      these people go and, if at least a dozen of them have ten trips each, the reward continues to learn from them.
     - Trips of many agents make a model with a memory for each agent. The reward continues to learn from them, and
       serves agents that it has never met: :meth:`enroll` counts their trips.
-    - ``pooled=True`` makes one memory of all trips, such as those of the taxis of a town; the reward then continues to
-      learn from the pool's own trips.
+    - ``pooled=True`` makes one memory of all trips, such as those of a town's taxis; the reward then continues to learn
+      from these trips.
 
-    For states and actions of any kind (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the
-    preset ``kdd19``, where the featurizer gives what the shared reward does not know (other habits, another encoder, a
-    context), and with your own explorers or background, the detector learns the agent's own reward by Algorithm 1 of
-    the paper.
+    The detector learns the agent's own reward by Algorithm 1 of the paper for states and actions of any kind
+    (:meth:`Trajectories.from_steps <astray.Trajectories.from_steps>`), for the preset ``kdd19``, for features that the
+    shared reward does not know (other habits, another encoder, a context), and with your own explorers or background.
 
     Attributes
     ----------
@@ -90,18 +88,18 @@ class Detector(Parameters):
     agents
         The agents whose trips it has learned from.
     training_history_
-        How the reward was learned: a table with one row for each iteration, empty if that is not known.
+        The measures of training: a table with one row for each iteration, empty if they are not known.
     anomalous_
         The trips that proved anomalous, which the model never learns from.
     suspects_
-        Past trips that look like other agents' rather than this one's; the model does not remember them. If they all
-        proved anomalous, call ``partial_fit(anomalous=detector.suspects_)``.
+        Past trips that look like another agent's; the model does not remember them. If they all prove anomalous, call
+        ``partial_fit(anomalous=detector.suspects_)``.
     waiting_, questions_
-        The flagged trips that wait for a person, and what the model asks about them.
+        The flagged trips that wait for a person, and the model's questions about them.
     n_trips_, n_updates_
-        How many trips the model has learned from, and how often it continued to learn.
+        The number of trips that the model has learned from, and how many times it continued to learn.
     world_
-        How the model looks at trajectories of its kind (:class:`~astray.model.worlds.World`).
+        What the model has learned, and how it handles trajectories of its kind (:class:`~astray.model.worlds.World`).
 
     Examples
     --------
@@ -182,7 +180,7 @@ class Detector(Parameters):
         return self._begin_with(GpsTrips.begin(self))
 
     def _begin_with(self, world: World) -> Self:
-        # Until here nothing was changed; here everything is, at once.
+        # Fitting may fail, so the detector is changed only now.
         self.world_, self._store, self._model_there = world, None, b""
         return self
 
@@ -195,14 +193,14 @@ class Detector(Parameters):
         anomalous: Sequence[TripId | str] = (),
         population: Trajectories | None = None,
     ) -> Self:
-        """Continues to learn with further trips; a loaded model can, too.
+        """Continues to learn from further trips, also after loading.
 
-        The model remembers the trips. A reward of the agent's own continues for a third of the iterations, on the kept
-        past trips and the new ones together. The shared reward stays as it is, unless you give trips of others. In a
-        model of one agent a trip replaces the one that the model remembers under the same name.
+        The model remembers the trips. An agent's own reward continues to learn for a third of the iterations, from the
+        kept past trips and the new ones together. The shared reward stays as it is, unless you give trips of others. In
+        a model of one agent a trip replaces the one that the model remembers under the same name.
 
-        The model never learns from trips confirmed as anomalous: it takes them out of its memory and knows them from
-        then on. If they come again without a mark, under whatever name, it refuses them.
+        The model never learns from trips confirmed as anomalous: it takes them out of its memory, and refuses them when
+        they come again without a mark, even under another name.
 
         Parameters
         ----------
@@ -214,7 +212,7 @@ class Detector(Parameters):
             Trips, new or past, that proved anomalous: their ids, or names: ``"agent/trajectory"``, or ``"trajectory"``
             where only one agent has it. The model refuses a trip that is neither given nor known.
         population
-            Other agents' trips. The model adds where they go to what it knows of that.
+            Other agents' trips. The model adds the places where they go to its counts.
         """
         if not self._is_fitted:
             if trips is None:
@@ -228,8 +226,8 @@ class Detector(Parameters):
     def enroll(self, trips: Trajectories) -> int:
         """Counts trips of new agents, or further trips of known ones; trains nothing.
 
-        Leaves out trips that it remembers already, and trips that proved anomalous, under whatever name. Returns the
-        number of trips that it counted.
+        Leaves out trips that the model already remembers, and trips that proved anomalous, even under another name.
+        Returns the number of trips that it counted.
         """
         return self.fitted.enroll(trips)
 
@@ -237,9 +235,9 @@ class Detector(Parameters):
     def observe(self, trips: Trajectories) -> Observed:
         """Scores trips in the order of time, and learns from each trip that is not flagged.
 
-        Flagged trips wait (``waiting_``), and so do trips that are not clearly normal while many are flagged. Waiting
-        trips that are alike become a question (:meth:`answer`): a new habit, or somebody else? The model learns a
-        flagged trip only if the answer allows it.
+        Flagged trips wait (``waiting_``); while many are flagged, so do trips that are not clearly normal. The model
+        asks about waiting trips that are alike: a new habit, or somebody else (``questions_``)? It learns from them
+        only if your :meth:`answer` allows it.
 
         Examples
         --------
@@ -255,7 +253,7 @@ class Detector(Parameters):
         return self.fitted.observe(trips, self.level)
 
     def answer(self, question: Question | Sequence[TripId | str], mine: bool) -> None:
-        """Says whether waiting trips were the agent's own: the model then learns them, or else refuses trips like them.
+        """Says whether the agent made these waiting trips: the model learns from them, or else refuses trips like them.
 
         Parameters
         ----------
@@ -269,22 +267,22 @@ class Detector(Parameters):
         self.world_.answer(list(dict.fromkeys(trips)), mine)
 
     def forget(self, agent: str) -> None:
-        """Removes an agent, or somebody of the population, and all that the model knows of it.
+        """Removes an agent, or a member of the population, and all that the model knows of it.
 
-        The numbers of a reward that was learned from many agents' trips stay; they hold no places.
+        A reward that was learned from many agents' trips stays as it is; it holds no places.
 
         Raises
         ------
         DataError
-            If the model knows nobody of this name, or is of this agent alone; nothing was changed.
+            If the model knows nobody of this name, or knows this agent alone; nothing was changed.
         """
         self.fitted.forget(agent)
 
     def forget_trips(self, agent: str, trajectories: Iterable[str], *, anomalous: bool = False) -> int:
         """Takes trips out of an agent's memory; the model never learns from them again if they proved ``anomalous``.
 
-        Returns how many of them it remembered. The counts of where the agent goes, which others are compared with, stay
-        as they are; :meth:`forget` removes those, too.
+        Returns how many of them it remembered. Other agents are still compared with all the places where this agent
+        went; :meth:`forget` removes these, too.
         """
         return self.fitted.forget_trips(agent, trajectories, anomalous=anomalous)
 
@@ -299,13 +297,13 @@ class Detector(Parameters):
 
     @property
     def fitted(self) -> World:
-        """What the detector has learned; raises a NotFittedError before the first fit."""
+        """The fitted model; raises a NotFittedError before the first fit."""
         if not self._is_fitted:
             raise NotFittedError(
                 f"this {type(self).__name__} has not been fitted",
                 remedy="call fit(trips) first, or astray.load(path)",
             )
-        if self.world_.parameters is not self:  # of a copied detector
+        if self.world_.parameters is not self:  # this detector is a copy
             self.world_ = self.world_.with_parameters(self)
         return self.world_
 
@@ -321,17 +319,17 @@ class Detector(Parameters):
 
     @property
     def training_history_(self) -> pl.DataFrame:
-        """How the reward was learned the last time: one row for each iteration; empty if that is not known."""
+        """The measures of the last training of the reward, one row for each iteration; empty if they are not known."""
         return self.reward_.history
 
     @property
     def aspect_weights_(self) -> tuple[float, ...]:
-        """How much each aspect of the reward counts."""
+        """The weight of each aspect of the reward."""
         return self.fitted.weights
 
     @property
     def memories_(self) -> Memories:
-        """What the model knows of each agent; empty if it remembers no trips."""
+        """The memory of each agent; empty if the model remembers no trips."""
         return self.fitted.memories
 
     @property
@@ -341,7 +339,7 @@ class Detector(Parameters):
 
     @property
     def is_one(self) -> bool:
-        """Whether the model is of one agent or one pool, so that it compares every trip with the same past."""
+        """True if the model is of one agent or one pool: it then compares every trip with the same past."""
         return self.fitted.is_one
 
     @property
@@ -369,7 +367,7 @@ class Detector(Parameters):
 
     @property
     def questions_(self) -> tuple[Question, ...]:
-        """What the model asks a person: groups of flagged trips of an agent that are alike."""
+        """The model's questions to a person, each about an agent's flagged trips that are alike."""
         return self.fitted.questions
 
     @property
@@ -379,12 +377,12 @@ class Detector(Parameters):
 
     @property
     def n_trips_(self) -> int:
-        """How many trips the model has learned from."""
+        """The number of trips that the model has learned from."""
         return self.fitted.n_trips
 
     @property
     def n_updates_(self) -> int:
-        """How often the model continued to learn."""
+        """The number of times that the model continued to learn."""
         return self.fitted.updates
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
@@ -392,7 +390,7 @@ class Detector(Parameters):
         return self.fitted.unknown_agents(trips)
 
     def agent_model(self, agent: str = "", near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's GPS trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
+        """Returns the parts that score one agent's GPS trips fix by fix; for an unknown agent, around ``near``."""
         return self.fitted.agent_model(agent, near)
 
     # ---------------------------------------------------------------- local time
@@ -453,14 +451,14 @@ class Detector(Parameters):
         return pl.concat([table for _, table in parts]), np.concatenate([position for position, _ in parts])
 
     def level(self, trip: Trajectories, calibration: Calibration) -> float:
-        """Returns the threshold of one trip that is measured on a calibration."""
+        """Returns the threshold of one trip whose scores have this calibration."""
         eps = self.fitted.eps
         return level(self.false_alarm_rate, calibration.normal) if eps is None else float(threshold(eps, trip)[0])
 
     def _levels(
         self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: float | None
     ) -> Callable[[Scores, Array], Floats]:
-        """Returns a function that gives the thresholds of a chunk of trips, by their positions."""
+        """Returns a function that gives the thresholds of a chunk, from its scores and the positions of its trips."""
         if eps is not None and false_alarm_rate is not None:
             raise DataError(
                 "eps and false_alarm_rate are each a threshold by itself", remedy="give one of them, not both"
@@ -469,11 +467,11 @@ class Detector(Parameters):
         if by is None:
             rate = self.false_alarm_rate if false_alarm_rate is None else false_alarm_rate
             return lambda scores, at: scores.levels(rate)
-        given = threshold(by, trips)  # of all trips at once, as they were given
+        given = threshold(by, trips)  # for all trips at once, in the order in which they were given
         return lambda scores, at: given[at]
 
     def score_samples(self, trips: Trajectories) -> Floats:
-        """Returns the score that decides, one for each trip; high is normal. NaN: the trip has no usable fix."""
+        """Returns the score of each trip, by which it is judged; high is normal, NaN is a trip without a usable fix."""
         return self._scored(trips, lambda scores, _: scores.of_trips.score)
 
     def decision_function(self, trips: Trajectories) -> Floats:
@@ -488,7 +486,7 @@ class Detector(Parameters):
         return found
 
     def predict(self, trips: Trajectories) -> NDArray[np.int64]:
-        """Returns +1 for normal trips and -1 for those that score low, sure or not; see :meth:`decide`."""
+        """Returns +1 for normal trips and -1 for those that score low, however uncertain; see :meth:`decide`."""
         with np.errstate(invalid="ignore"):
             return np.where(self.decision_function(trips) <= 0.0, -1, 1)
 
@@ -510,7 +508,7 @@ class Detector(Parameters):
         trips
             New trips.
         eps, gamma
-            Other thresholds than the detector's own: numbers, or functions of the trips
+            Thresholds to use instead of the detector's: numbers, or functions of the trips
             (:class:`astray.scoring.decisions.ByHour`, :class:`astray.scoring.decisions.ByContext`, or your own).
         false_alarm_rate
             Instead of ``eps``: the share of normal trips that may count as low, by conformal p-values.
@@ -528,14 +526,14 @@ class Detector(Parameters):
         """Returns a table with one row for each trip.
 
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
-        deviation over the heads, wider where the history is short), score (what decides: N(tau) or, for a reward that
-        was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect (which side of the
-        trip speaks most against it: place, route, manner or time), decision, history (past trips behind the score),
+        deviation over the heads, wider where the history is short), score (compared with the threshold: N(tau) or, for
+        a reward that was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect
+        (what is most unusual: place, route, manner or time), decision, history (past trips behind the score),
         start (when the trip began), zone (its time zone, see :meth:`zones`), and the segment in which the trip lost
         most normality: segment_start, segment_end, segment_normality (null if there is none). Date-times are in UTC;
         text files have them in the zone, with the offset. States and actions have no start and no zone.
 
-        Trips of an agent that the model does not know have no history and are for review, whatever they score; an
+        Trips of an unknown agent have no history and are for review, whatever they score; an
         :class:`~astray.core.errors.UnknownAgentWarning` names these agents.
         """
         world, levels = self.fitted, self._levels(trips, eps, false_alarm_rate)
@@ -559,7 +557,7 @@ class Detector(Parameters):
         )
 
     def _zones(self, trips: Trajectories) -> list[pl.Series]:
-        """Returns the zones of trips as a column; none where there is no time."""
+        """Returns the zones of trips as a column; no column where there is no time."""
         zones = self.fitted.zones(trips)
         return [] if zones is None else [pl.Series("zone", [str(zone) for zone in zones], pl.String)]
 
@@ -567,9 +565,8 @@ class Detector(Parameters):
         """Returns a table with one row for each fix.
 
         Columns: agent, trajectory, time, lat, lon (or step, for states and actions), normality (n(s, a)), uncertainty,
-        lo and hi (two standard deviations over the heads either side), aspect (the side of it that is lowest),
-        fault (what is wrong with a fix that the receiver got wrong, which has no scores, or an empty text), and zone,
-        as in :meth:`score`.
+        lo and hi (normality minus and plus two standard deviations), aspect (the one with the lowest normality), fault
+        (why the fix is a receiver's error, which has no scores; empty for a good fix), and zone, as in :meth:`score`.
         """
         world = self.fitted
         table, trip = self._table(trips, lambda scores, _: fix_table(scores, world), every=True)
@@ -586,7 +583,7 @@ class Detector(Parameters):
         gamma: Threshold | None = None,
         false_alarm_rate: float | None = None,
     ) -> Explanation:
-        """Explains why a trip scored as it did: its segments, in words, and where the agent would rather have gone.
+        """Explains a trip's score: its segments, in words, and the route that the agent would rather have taken.
 
         Parameters
         ----------
@@ -635,10 +632,10 @@ class Detector(Parameters):
     def save(self, path: FilePath) -> None:
         """Writes the model to a file; :func:`astray.load` opens it again.
 
-        It writes only the changes to the file that the model was opened from, all at once or not at all; it writes any
-        other file whole. The file is an SQLite database and holds no code; equal models, written whole, give equal
-        bytes. It grows with the trips that the model remembers, and is as private as they are. It does not hold
-        functions that were given as parameters.
+        If the model was opened from this file, only the changes are written, all at once or not at all; any other file
+        is written whole. The file is an SQLite database without code; equal models, written whole, give equal bytes. It
+        grows with the trips that the model remembers, and is as private as they are. Functions that were given as
+        parameters are not saved.
 
         Raises
         ------
@@ -719,12 +716,12 @@ class Detector(Parameters):
 
     def _model(self) -> bytes:
         """Returns reward and settings as bytes."""
-        learned = self.fitted.pack()  # first: its refusal of an encoder of the user's says more
+        learned = self.fitted.pack()  # first: for a user's encoder its error message says more
         return pack(self.world_.kind, {"parameters": self.saved_parameters, **learned})
 
     @property
     def saved_parameters(self) -> dict[str, Any]:
-        """The parameters as a file holds them: plain values, without those that no file can hold."""
+        """The parameters that a file can hold, as plain values."""
         params = self.get_params() | dict.fromkeys(UNSAVED)
         params |= {name: plain_threshold(name, params[name]) for name in ("eps", "gamma") if params[name] is not None}
         if params.get("explorers") is not None:
@@ -756,7 +753,7 @@ Detector.__doc__ = documented(Detector.__doc__ or "", Detector)
 def load(path: FilePath) -> Detector:
     """Opens a saved model; it scores at once, and needs the training library only to learn a reward.
 
-    It reads an agent's memory when somebody asks for that agent.
+    An agent's memory is read only when that agent is needed.
 
     Parameters
     ----------
@@ -766,6 +763,6 @@ def load(path: FilePath) -> Detector:
     Raises
     ------
     ModelFileError
-        If the file is not whole, not a model, or of another version.
+        If the file is damaged, not a model, or of another version.
     """
     return Detector.from_store(ModelFile.open(path))

@@ -1370,7 +1370,7 @@ def test_enroll_and_score_in_parts_give_what_one_command_gives(
         told = astray.load(whole).score_fixes(mixed) if flags else astray.load(whole).score(mixed)
         assert pl.read_parquet(tmp_path / "t.parquet")["trajectory"].to_list() == told["trajectory"].to_list()
     for wrong in ("0/3", "4/3", "3", "a/b"):
-        assert "is no part of a whole" in refused(["enroll", str(parts), more, "--part", wrong], capsys)
+        assert "is not a part" in refused(["enroll", str(parts), more, "--part", wrong], capsys)
 
 
 def test_a_folder_of_parquet_is_streamed_file_by_file(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -115,7 +115,7 @@ def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
         (lambda states, actions, rng: states, r"gave arrays of the shapes \[\(25, 2\)\]"),
         (lambda states, actions, rng: (states, actions[1:]), r"\(24, 1\)"),
         (lambda states, actions, rng: (states * np.nan, actions), "finite"),
-        (7, "the explorer 'int' is no function"),
+        (7, "the explorer 'int' is not a function"),
     ],
 )
 def test_an_invalid_counterfactual_of_runs_raises_an_error(explorer: Any, said: str) -> None:

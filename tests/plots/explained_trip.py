@@ -1,4 +1,4 @@
-"""An explanation of a made-up trip, which the tests of pictures and of the page draw."""
+"""Makes the explanation of an invented trip, which the tests of pictures and of the page draw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CAME = "0 of 304 past trips came through this street"
 
 
 def a_trip(name: str = "t7", score: float = -3.1) -> Explanation:
-    """Forty fixes a minute apart, eastwards; not normal from the tenth to the nineteenth; the thirtieth faulty."""
+    """Returns a trip of forty fixes eastwards, a minute apart; fixes 10 to 19 are not normal, fix 30 is faulty."""
     n = 40
     time = START + 60.0 * np.arange(n)
     lat, lon = np.full(n, 41.15), -8.61 + 0.002 * np.arange(n)

@@ -645,7 +645,7 @@ def test_events_are_not_appended_to_something_else(tmp_path: Path) -> None:
     for content in (b"agent,time,lat,lon\na,1,2,3", b"\x00" * 100, b'{"agent": "a"}\n'):
         path = tmp_path / "file"
         path.write_bytes(content)
-        with pytest.raises(DataError, match="something else than events; name another file"), reopened(path):
+        with pytest.raises(DataError, match="it does not hold events; name another file"), reopened(path):
             pass
         assert path.read_bytes() == content
 

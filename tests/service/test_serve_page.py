@@ -317,10 +317,10 @@ def test_a_trip_that_was_learned_can_be_called_an_anomaly_on_its_page(service: R
 def test_alerts_of_an_agent_can_be_paused_and_resumed(service: Running, opened: Open) -> None:
     page = opened(service, "/live?agent=cem")
     page.get_by_role("button", name="No alerts for a day").click()
-    page.get_by_role("button", name="Alerts again").wait_for()
+    page.get_by_role("button", name="Resume alerts").wait_for()
     assert "No alerts until" in page.locator(".card .facts").inner_text()
     page.reload()
-    page.get_by_role("button", name="Alerts again").click()
+    page.get_by_role("button", name="Resume alerts").click()
     page.get_by_role("button", name="No alerts for a day").wait_for()
     (cem,) = service.get("/api/agents", q="cem")["agents"]
     assert cem["paused_until"] is None

@@ -1,4 +1,4 @@
-"""Simulations that the tests of this folder share."""
+"""Defines the simulations that the tests in this folder share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def anomalies(sim: Simulation) -> dict[str, Trajectories]:
 
 @pytest.fixture(scope="session")
 def worlds() -> list[Simulation]:
-    """Four worlds with full variety, of the seeds 0 to 3."""
+    """Four worlds with full variety, with the seeds 0 to 3."""
     return [world(seed, people=14, days=42) for seed in range(4)]
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``astray COMMAND ...``. Each command is a module, imported when it is called.
+"""Runs the command line ``astray COMMAND ...``. Each command is a module, which is imported when it is called.
 
 Other distributions add commands by entry points of the group ``astray.commands``. Nothing heavy is imported here, so
 that ``astray --help`` answers at once.
@@ -72,7 +72,7 @@ Options:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0 done, 1 data or model refused, 2 wrong usage, 130 interrupted."""
-    # The matrices are small, so more threads are slower, and every core has a process already.
+    # More threads would be slower: the matrices are small, and every core already has a process.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     given = list(sys.argv[1:] if argv is None else argv)
     _mend_streams()
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader of our standard output has stopped (| head); Python would complain when it closes it.
+        # The reader of standard output has stopped (| head); Python would complain when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # of standard output, such as a full disk; commands report their own errors
@@ -94,9 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mend_streams() -> None:
-    """Opens the null device for closed standard streams, and escapes characters that the terminal cannot show.
+    """Replaces closed standard streams by the null device, and escapes characters that the terminal cannot show.
 
-    The order matters: the first file to be opened gets the number of a closed stream, which must not be a user's file.
+    It must run first: the next file that is opened gets the number of a closed stream, and must not be a user's file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -135,16 +135,16 @@ def _run(given: list[str]) -> int:
 
 
 def commands() -> dict[str, str]:
-    """Returns all commands, astray's first, each with one line about it.
+    """Maps all commands, astray's first, to one line about each.
 
-    The line about a command of another distribution is its summary, so that nothing needs to be imported.
+    For a command of another distribution that is the distribution's summary, so that nothing needs to be imported.
     """
     added = {name: (entry.dist.metadata["Summary"] if entry.dist else "") for name, entry in _added_commands().items()}
     return COMMANDS | added
 
 
 def load_command(name: str) -> Any:
-    """Imports a command, of astray or of another distribution, and returns its function or typer app."""
+    """Imports a command of astray or of another distribution; returns its function or typer app."""
     if name in COMMANDS:
         return importlib.import_module(f"astray.cli.{name}").command
     return _added_commands()[name].load()
@@ -163,5 +163,5 @@ def _in_list(name: str, says: str) -> str:
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """Exits as after an error, so that temporary files are removed."""
+    """Raises SystemExit, so that temporary files are removed."""
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""``astray answer``: lists the questions of a model about flagged trips, and takes a person's answer."""
+"""``astray answer``: lists a model's questions about flagged trips, and takes a person's answer."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _list(detector: Detector, settings: Settings) -> None:
 
 
 def _answer(detector: Detector, trips: list[str], mine: bool) -> list[str]:
-    """Gives the answer to the model; returns what to print when it is saved."""
+    """Passes the answer to the model; returns the lines to print after saving it."""
     from astray.core.trip_ids import find_trips
 
     named = find_trips(trips, detector.waiting_, among="trips that wait for an answer")

@@ -72,7 +72,7 @@ def command(
 
 
 def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
-    """Yields what is known about the trips, by heading."""
+    """Yields headings with the facts about the trips."""
     import numpy as np
 
     from astray.core.zones import Zone, by_place, home_of
@@ -102,7 +102,7 @@ def _facts(source: Source, trips: Trajectories) -> Iterator[tuple[str, str]]:
 
 
 def _how_cut(cut: int, trips: int) -> str:
-    """Says how many of the trips astray has cut, because their fixes name no trip.
+    """Says how many trips astray has cut out of longer recordings, because the fixes name no trip.
 
     >>> _how_cut(0, 7), _how_cut(7, 7), _how_cut(3, 7)
     ('as the file has them', 'cut at gaps and stays', '3 of them cut at gaps and stays')
@@ -118,7 +118,7 @@ def _named_after(report: Report) -> str:
 
 
 def _with_columns(error: DataError, source: Source) -> DataError:
-    """Returns the error; if columns are missing, with one flag that names all of them as the remedy."""
+    """Returns the error; if columns are missing, its remedy is one flag that names all of them."""
     parts = [part for part in error.remedy if isinstance(part, Columns)] if isinstance(error.remedy, tuple) else []
     if not parts:
         return error

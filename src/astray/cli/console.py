@@ -1,4 +1,4 @@
-"""What a command prints: answers, and on standard error remarks and progress with the time left."""
+"""Prints answers to standard output, and remarks and progress to standard error."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Advance(Protocol):
     """Shows progress."""
 
     def __call__(self, share: float, more: str = "") -> None:
-        """Shows which share of the work, from 0 to 1, is done, and a few more words."""
+        """Shows the share of the work that is done, from 0 to 1, and a few more words."""
 
 
 EVERY = 10.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 
 LEAST_SECONDS, LEAST_SHARE = 3.0, 0.02
-"""How much must be done before the time left is shown."""
+"""The share of the work that must be done before the time left is shown."""
 
 
 def say(words: str, *, quiet: bool = False) -> None:
-    """Prints a remark on standard error, unless ``quiet``; if that is closed (``2>&1 | head``), the work continues."""
+    """Prints a remark to standard error, unless ``quiet``; the work continues even if that is closed (``| head``)."""
     if quiet:
         return
     try:
@@ -45,12 +45,12 @@ def say(words: str, *, quiet: bool = False) -> None:
 
 
 def tell(words: object) -> None:
-    """Prints an answer on standard output, with names made harmless to a terminal."""
+    """Prints an answer to standard output, with names made harmless to a terminal."""
     print(harmless(str(words), lines=True))
 
 
 def tell_facts(facts: Mapping[str, str]) -> None:
-    """Prints the facts that are not empty, one a line; wraps long ones."""
+    """Prints the facts that are not empty, one per line; wraps long ones."""
     room = min(shutil.get_terminal_size((114, 24)).columns, 114)
     width = max(len(name) for name, words in facts.items() if words) + 2
     for name, words in facts.items():
@@ -61,7 +61,7 @@ def tell_facts(facts: Mapping[str, str]) -> None:
 
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Advance]:
-    """Shows the progress of some work and the time left: a bar on a terminal, else a line now and then."""
+    """Shows the progress of some work and the time left: a bar on a terminal, otherwise a line from time to time."""
     if quiet:
         yield lambda share, more="": None
     elif sys.stderr.isatty():
@@ -106,7 +106,7 @@ def _lines(what: str) -> Advance:
 class Pace:
     """Estimates the time left from the pace so far.
 
-    The time before the first step (reading, preparing) does not count, and the first moments are too short to tell.
+    The time before the first step (reading, preparing) does not count, and there is no estimate in the first moments.
 
     >>> pace = Pace()
     >>> [pace.left(now, share) for now, share in ((30.0, 0.1), (31.0, 0.2), (40.0, 0.6), (50.0, 1.0))]
@@ -141,9 +141,9 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def leaving_at_once() -> Iterator[None]:
-    """Lets Ctrl-C end the process on the spot, where there is nothing to tidy up.
+    """Makes Ctrl-C end the process at once, while there is nothing to tidy up.
 
-    The training library runs Python inside C++, where an exception in the wrong place crashes the process noisily.
+    The training library runs Python inside C++, where an exception in the wrong place crashes the process with a trace.
     """
 
     def leave(number: int, _: object) -> NoReturn:
@@ -161,7 +161,7 @@ def leaving_at_once() -> Iterator[None]:
 
 @contextmanager
 def learning(what: str, *, quiet: bool) -> Iterator[Callable[[int, int, Mapping[str, float]], None]]:
-    """Shows the progress of learning by what a detector reports of its iterations; Ctrl-C ends the process at once."""
+    """Yields a function for a detector's ``progress``, which shows it; meanwhile Ctrl-C ends the process at once."""
     with leaving_at_once(), progress(what, quiet=quiet) as advance:
         yield lambda iteration, iterations, measures: advance(iteration / max(iterations, 1))
 
@@ -170,7 +170,7 @@ def learning(what: str, *, quiet: bool) -> Iterator[Callable[[int, int, Mapping[
 def without_panics() -> Iterator[None]:
     """Holds back what native libraries write to standard error, and drops it if a file is refused.
 
-    polars panics at some damaged files, and writes pages about it before the refusal, which says all that is needed.
+    At some damaged files polars panics, and writes pages before the error message, which says all that is needed.
     Remarks of astray itself are printed at once.
     """
     ours = sys.stderr

@@ -1,4 +1,4 @@
-"""``astray demo``: the main job from start to end, with a simulated city."""
+"""``astray demo``: shows the main job from start to end, with a simulated city."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def command(
 
 
 def rule_of(detector: Detector) -> tuple[float, str]:
-    """Returns the score at which a trip is astray, and the rule in words."""
+    """Returns the threshold of the score, and the rule in words."""
     from astray.scoring.decisions import level
 
     if isinstance(detector.eps, float):
@@ -114,7 +114,7 @@ def report(who: str, n_past: int, rule: str, table: pl.DataFrame, explanations: 
 
 
 def in_a_line(row: Mapping[str, Any]) -> str:
-    """Returns a trip as a line of the table."""
+    """Formats a trip as a line of the table."""
     scores = f"{row['normality']:>6.1f}{row['uncertainty']:>6.1f}{row['p_value']:>7.3f}"
     truth = row["truth"] or "normal"
     words = f"{row['aspect'] or '':<7}{row['decision']:<9}{truth}"
@@ -122,7 +122,7 @@ def in_a_line(row: Mapping[str, Any]) -> str:
 
 
 def in_words(explanation: Explanation) -> list[str]:
-    """Returns what is odd about a trip, and about its worst segment, as lines."""
+    """Returns lines that say what is odd about a trip, and about its worst segment."""
     from astray.plots.trip_text import span
 
     parts = [explanation.why] if explanation.why else []

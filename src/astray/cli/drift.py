@@ -1,4 +1,4 @@
-"""Warns when a model learns trips that it would have flagged, and says how that changed their scores."""
+"""Warns if a model has learned trips that it would have flagged, and says how that changed their scores."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LOOKED_AT = 500
 """At most this many trips are scored before and after the model learns them: the first ones."""
 
 AGENTS = 20
-"""For at most this many agents, the first ones, trips are also scored by the older half of the agent's trips."""
+"""At most this many agents' trips, those of the first ones, are also scored by the older half of the agent's past."""
 
 FEW = 10
-"""An agent with fewer trips than this has no older half that could score anything."""
+"""For an agent with fewer trips, half of them are too few to score anything."""
 
 
 class _Looked(NamedTuple):
-    """Trips that the model is about to learn, with the scores by the model and by the older half of its trips."""
+    """Trips that the model will learn, with their scores by the model and by the older half of its trips."""
 
     trips: Trajectories
     flagged: NDArray[np.bool_]
@@ -40,10 +40,10 @@ class _Looked(NamedTuple):
 
 
 class Drift:
-    """Scores trips before a model learns them, and compares with their scores afterwards.
+    """Scores trips before a model learns them, and compares these scores with those afterwards.
 
-    If trips of another person come in one at a time, the model flags only the first: each trip that it learns makes the
-    next one normal. So this class also scores the trips by the older half of the agent's trips.
+    If a model learns another person's trips one at a time, it would flag only the first: each trip that it learns makes
+    the next one normal. So this class also scores trips by the older half of the agent's trips.
     """
 
     def __init__(self, detector: Detector, model: Path, quiet: bool) -> None:
@@ -52,7 +52,7 @@ class Drift:
         self._looked: list[_Looked] = []
 
     def look(self, trips: Trajectories) -> None:
-        """Scores trips that the model will learn, if it knew their agents from the beginning."""
+        """Scores trips that the model will learn, except those of agents that are new to it."""
         room = LOOKED_AT - sum(len(looked.trips) for looked in self._looked)
         if self.quiet or room <= 0:
             return
@@ -107,7 +107,7 @@ class Drift:
 
 
 def newer(memory: Memory) -> list[int]:
-    """Returns the positions of the newer half of the trips of a memory; an empty list if there are few trips.
+    """Returns the positions of the newer half of a memory's trips; an empty list if there are few trips.
 
     >>> import numpy as np
     >>> from astray import TripId

@@ -81,7 +81,7 @@ def command(
 
 
 def _check_known(detector: Detector, one: Trajectories, settings: Settings) -> None:
-    """Refuses a trip of an unknown agent if the model is of one agent; for a fleet, prints a remark."""
+    """Handles a trip of an unknown agent: an error for a model of one agent, a remark for a fleet."""
     from astray.cli.inputs import only_agent, refuse_unknown
 
     if only_agent(detector) is not None:
@@ -91,7 +91,7 @@ def _check_known(detector: Detector, one: Trajectories, settings: Settings) -> N
 
 
 def _found(source: Source, trip: str) -> Trajectories:
-    """Returns the trip of this name; stops reading where the whole name, with its agent, is found."""
+    """Returns the trip of this name; given the full name, with the agent, it stops reading there."""
     from astray.core.trajectories import Trajectories
     from astray.explain import position_of
 
@@ -110,7 +110,7 @@ def _found(source: Source, trip: str) -> Trajectories:
 
 
 def _lowest(detector: Detector, source: Source) -> Trajectories:
-    """Returns the trip with the lowest score, of agents that the model knows, if there are any."""
+    """Returns the trip with the lowest score, if possible of an agent that the model knows."""
     import numpy as np
 
     lowest, least = None, float("inf")

@@ -172,7 +172,7 @@ def _streamed(source: Source, output: Path, part: str | None) -> Detector | None
 
 
 def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings) -> None:
-    """Refuses settings that this kind of model does not use; ignoring them would hide a mistake."""
+    """Raises an error for settings that this kind of model does not use; to ignore them would hide a mistake."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
     learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")

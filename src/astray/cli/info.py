@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from astray.scoring.decisions import Threshold
 
 NAMED = 5
-"""The most agents of a pool, and time zones, that are named."""
+"""The most agents of a pool, and the most time zones, to name."""
 
 
 @o.with_settings()
@@ -118,7 +118,7 @@ def _period(starts: list[float], zone: Zone) -> list[str]:
 
 
 def _calibration(model: Detector) -> dict[str, Any]:
-    """Returns the number of trips that p-values rest on and, for a model of one agent, the scale."""
+    """Returns the number of trips behind the p-values and, for a model of one agent, the scale."""
     from astray.model.configuration import scale_config
 
     if not model.is_one:
@@ -135,7 +135,7 @@ def _calibration(model: Detector) -> dict[str, Any]:
 
 
 def _learning(model: Detector) -> dict[str, Any]:
-    """Returns the number of iterations of learning, if known, and what the last one measured."""
+    """Returns the number of learning iterations, if known, and the measures of the last one."""
     history = model.training_history_
     if not history.height:
         return {"iterations": 0}
@@ -147,7 +147,7 @@ def _learning(model: Detector) -> dict[str, Any]:
 
 
 def _facts(about: Mapping[str, Any], model: Detector) -> dict[str, str]:
-    """Returns the facts in a few words each, by heading; empty ones are not printed."""
+    """Returns headings with the facts in a few words; empty facts are not printed."""
     fleet, period, others, updates = not model.is_one, about["period"], about["popularity"], about.get("updates")
     size, suspected = about["bytes"], [str(trip) for trip in model.suspects_]
     zones = [f"{zone} ({number_of(n, 'agent')})" for zone, n in about["time_zones"].items()]

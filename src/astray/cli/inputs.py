@@ -1,4 +1,4 @@
-"""From FILE arguments and settings to trajectories: all at once, or in batches if the files are large."""
+"""Reads the trajectories in FILE arguments, as the settings say: all at once, or in batches if files are large."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from astray.readers.input_files import expand_patterns
 from astray.scoring.scores import chunks
 
 STREAMED_BYTES = 32 << 20
-"""Larger files are streamed, for which the rows of each trip must stand together; smaller ones are loaded."""
+"""Larger files are streamed, for which the rows of each trip must be adjacent; smaller ones are loaded."""
 
 BATCH_ROWS = 250_000
-"""Fixes of a streamed file in one batch."""
+"""How many fixes of a streamed file are in one batch."""
 
 LOADED_ROWS = 100_000
-"""Fixes of a loaded file in one batch; the same for any number of workers, so that scores do not depend on it."""
+"""How many fixes of a loaded file are in one batch; scores must not depend on the number of workers."""
 
 FEW_ROWS = 400_000
-"""Fewer fixes than this are scored before worker processes would have started."""
+"""Fewer fixes are scored sooner than worker processes could start."""
 
 PARQUET = (".parquet", ".pq")
 
@@ -44,15 +44,15 @@ PARQUET = (".parquet", ".pq")
 class Source:
     """Files of trips, or the trips of one ``agent`` in them, read as the settings say.
 
-    If a file says whose trips they are, that counts. Otherwise the reader names their agent after the file or folder:
-    then they are taken as trips of ``agent``, or else of ``owner``, the only agent of a model, and a remark says so.
+    If a file does not say whose trips they are, its reader names the agent after the file or folder. Such trips count
+    as those of ``agent``, or else of ``owner``, the only agent of a model, and a remark says so.
     """
 
     path: Path | Sequence[Path]
     settings: Settings
     agent: str | None = None
     owner: str | None = None
-    one_agent: bool = False  # True if fixes without an agent are of one agent
+    one_agent: bool = False  # True if fixes without an agent belong to one agent
     zone: str | None = None  # the model's, for times without one; a zone in the settings takes precedence
     report: Report = field(default_factory=Report)
 
@@ -60,7 +60,7 @@ class Source:
     def of(
         cls, path: Path | Sequence[Path], settings: Settings, detector: Detector, agent: str | None = None
     ) -> Source:
-        """Returns a source for a model, whose agent and time zone stand in for what the files do not say."""
+        """Returns a source for a model, whose agent and time zone are used where the files name none."""
         return cls(path, settings, agent, only_agent(detector), zone=detector.time_zone)
 
     @property
@@ -92,7 +92,7 @@ class Source:
 
     @cached_property
     def streamed_files(self) -> list[Path]:
-        """The files, if they are too large to load: one, or several of Parquet; empty if everything is loaded."""
+        """The files that are too large to load and are streamed: one, or several of Parquet; else empty."""
         if self.settings.whole or "names" in self.options or self.formats not in (["table"], ["porto"]):
             return []
         paths, files = expand_patterns(self.path), self.files
@@ -103,7 +103,7 @@ class Source:
         return files if total > STREAMED_BYTES else []
 
     def _arguments(self, done: Callable[[float], None]) -> dict[str, Any]:
-        """Returns all arguments for the reader, which calls ``done`` with the share that is read."""
+        """Returns all arguments for the reader, which calls ``done`` with the share that it has read."""
         given = {"format": self.settings.format, "skip_bad": self.settings.skip_bad, "trips": self.settings.trips}
         progress = {"report": self.report, "progress": lambda n, total: done(n / total if total else 1.0)}
         return given | self.options | progress
@@ -118,7 +118,7 @@ class Source:
         return mine
 
     def batches(self) -> Iterator[Batch]:
-        """Yields all trips in order, some at a time: streamed if the files are large, otherwise loaded."""
+        """Yields all trips in order, in batches; streams the files if they are large, otherwise loads them."""
         return self.weighed()[0]
 
     def weighed(self) -> tuple[Iterator[Batch], bool]:
@@ -141,7 +141,7 @@ class Source:
 
     def _streamed(self) -> Iterator[Batch]:
         shares = deque([0.0], maxlen=1)
-        others: dict[str, None] | None = {}  # the agents so far, until a trip that is asked for is found
+        others: dict[str, None] | None = {}  # the agents so far, until a wanted trip is found
         sizes = {file: file.stat().st_size for file in self.streamed_files}
         whole, before = max(sum(sizes.values()), 1), 0
         for file, size in sizes.items():
@@ -162,7 +162,7 @@ class Source:
         return trips if self.agent is None else trips[trips.agent_ids == self.agent]
 
     def _empty(self, agents: Sequence[str]) -> DataError:
-        """Returns the error for files without a trip that is asked for; they have trips of these agents."""
+        """Returns the error for files without a wanted trip; they have trips of these agents."""
         if not agents:
             remedy = "look at the file, and at the options"
             return DataError("no trip in it can be used", place=self.name, remedy=remedy)
@@ -170,7 +170,7 @@ class Source:
         return DataError(f"no trip of agent {self.agent!r}", place=self.name, remedy=remedy)
 
     def _attributed(self, trips: Trajectories) -> Trajectories:
-        """Returns the trips, under the name of the agent or owner if the files do not say whose they are."""
+        """Returns the trips; if the files do not say whose they are, with the name of the agent or owner."""
         owner = self.agent or self.owner
         after = self.report.named_after
         if owner is None or len(after) != 1 or trips.agents != list(after) or trips.agents == [owner]:
@@ -183,13 +183,13 @@ class Source:
         return Trajectories(trips.columns, trips.offsets, owners, trips.trajectory_ids, trips.context)
 
     def keep_from(self, output: Path | None, model: Path | None = None) -> None:
-        """Refuses to overwrite a file of trips, or the ``model``."""
+        """Raises an error if ``output`` is a file of trips, or the ``model``."""
         if output is not None and output.exists():
             keep_from(output, self.files, "the trips are read from this file")
             keep_from(output, [] if model is None else [model], "this is the model")
 
     def say_left_out(self) -> None:
-        """Prints on standard error what was left out; unless quiet, also what was assumed, and how many trips cut."""
+        """Prints to standard error what was left out and, unless quiet, what was assumed and how trips were cut."""
         given = self.settings.time_zone or (self.settings.read or {}).get("time_zone")
         if self.report.names_no_zone and given is None and self.zone is not None:
             reason = f"times name no zone and were read as {self.zone}, the model's"
@@ -199,7 +199,7 @@ class Source:
 
 
 def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:
-    """Yields the batches; :func:`without_panics` only while one is read."""
+    """Yields the batches; applies :func:`without_panics` only while it reads one."""
     while True:
         with without_panics():
             batch = next(batches, None)
@@ -209,12 +209,12 @@ def _without_panics(batches: Iterator[Trajectories]) -> Iterator[Trajectories]:
 
 
 def only_agent(detector: Detector) -> str | None:
-    """Returns the agent of a model of one agent; None of a fleet or a pool."""
+    """Returns the agent of a model of one agent; None for a fleet or a pool."""
     return detector.agents[0] if detector.is_one and len(detector.agents) == 1 else None
 
 
 def refuse_unknown(detector: Detector, trips: Trajectories) -> None:
-    """Refuses trips of agents that the model does not know."""
+    """Raises an error for trips of agents that the model does not know."""
     unknown = detector.unknown_agents(trips)
     if not unknown:
         return
@@ -236,7 +236,7 @@ def read_part(text: str | None) -> tuple[int, int] | None:
     found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     number, n = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= number <= n:
-        raise AstrayError(f"--part {text} is no part of a whole", remedy="give a number and of how many, such as 3/16")
+        raise AstrayError(f"--part {text} is not a part", remedy="give a number and the number of parts, such as 3/16")
     return number, n
 
 

@@ -1,7 +1,7 @@
 """Defines the arguments that several commands share, and makes flags from :mod:`astray.core.settings`.
 
-Typer makes a flag from a parameter of a function, and has no groups of parameters: every command would have to list all
-of its settings. :func:`with_settings` adds these parameters to a command.
+Typer makes a flag from each parameter of a function, and has no groups of parameters, so every command would have to
+list all its settings. Instead, :func:`with_settings` adds these parameters to a command.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PANELS = {
     **dict.fromkeys((s.Reading, s.LocalTime), "Reading"),
     **dict.fromkeys((s.Streaming, s.Chance, s.Remarks), RUNNING),
 }
-"""Group of settings to the heading of its flags in the help, in this order."""
+"""Maps groups of settings to the headings of their flags in the help, in this order."""
 
 FITTING = tuple(group for group in PANELS if group is not s.Serving)
 """The groups of settings that ``astray fit`` takes."""
 
 OTHER_NAMES = {"quiet": ("-q",), "verbose": ("-v",), "workers": ("-w",), "time_zone": ("--timezone",)}
-"""Further names of some flags."""
+"""Other names of some flags."""
 
 _READ = (
     "a table (CSV, Parquet, Feather), GPX, KML, TCX, FIT, NMEA, GeoJSON, JSON lines, Google's location history, "
@@ -125,7 +125,7 @@ Config = Annotated[
 def with_settings(*wanted: type[Any] | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds the flags of some settings (groups or names) to a command, and passes their values as ``settings``.
 
-    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, also those
+    Every command has ``--quiet`` and ``--config``. The file and the environment can set all settings, even those
     without a flag.
     """
     asked = {name for w in wanted for name in ([w] if isinstance(w, str) else [f.name for f in fields(w)])} | {"quiet"}
@@ -169,9 +169,9 @@ def _are_exchanged(model: Path | None, file: Path | Sequence[Path] | None) -> bo
 
 
 def changes_model(command: Callable[..., None]) -> Callable[..., None]:
-    """Locks the ``model`` of a command that changes it, so that no other command changes it meanwhile.
+    """Locks the ``model`` while a command changes it, so that no other command can change it meanwhile.
 
-    Commands with ``--part`` take no lock and run side by side: each changes other agents, in transactions.
+    Commands with ``--part`` take no lock and can run side by side: each changes different agents, in transactions.
     """
 
     @functools.wraps(command)
@@ -183,7 +183,7 @@ def changes_model(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def save(detector: Detector, model: Path, output: Path | None) -> None:
-    """Writes a changed model to its old place, or to ``output`` as soon as no other process changes that file."""
+    """Writes a changed model to its old place, or to ``output`` once no other process is changing that file."""
     if output is None or (output.exists() and output.samefile(model)):
         detector.save(model)
         return

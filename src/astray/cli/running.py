@@ -1,4 +1,4 @@
-"""Runs a command: typer reads its flags; errors become one line and an exit code."""
+"""Runs a command: typer reads its flags, and errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(name: str, command: Callable[..., None] | typer.Typer, arguments: Sequen
 
 
 def app_of(name: str, command: Callable[..., None] | typer.Typer) -> typer.Typer:
-    """Returns a command as a typer app; makes one of a single function."""
+    """Returns a command as a typer app, made from its function if it is one."""
     if isinstance(command, typer.Typer):
         return command
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -45,7 +45,7 @@ def app_of(name: str, command: Callable[..., None] | typer.Typer) -> typer.Typer
 
 
 def unwrapped(text: str) -> str:
-    """Returns a docstring with each paragraph in one line, for terminals of any width; indented paragraphs stay.
+    """Joins each paragraph of a docstring into one line, for terminals of any width; keeps indented paragraphs.
 
     >>> unwrapped("One\\n    subject.\\n\\n    It is\\n    long.\\n\\n      $ as it\\n      $ stands")
     'One subject.\\n\\nIt is long.\\n\\n  $ as it\\n  $ stands'
@@ -55,7 +55,7 @@ def unwrapped(text: str) -> str:
 
 
 def as_flag(remedy: Option | Columns | Call) -> str:
-    """Returns an option of the library as a flag, or a function of the library as a flag or command.
+    """Returns the flag or command for an option or a function of the library.
 
     >>> as_flag(Option("skip_bad", True)), as_flag(Option("time_zone", "Asia/Tokyo")), as_flag(Option("lat", "Breite"))
     ('--skip-bad', '--time-zone Asia/Tokyo', '--columns lat=Breite')

@@ -133,7 +133,7 @@ def _show(tables: list[pl.DataFrame]) -> None:
     note = f"; times are of {zones[0]}" if len(zones) == 1 else ""
     table = Table(title=f"Lowest scores first{note}", title_justify="left", box=None, header_style="bold")
     table.pad_edge, table.padding = False, (0, 1, 0, 0)
-    # Names are folded and never cut, because a person gives them to astray explain.
+    # Names are wrapped but never cut, because a person copies them for astray explain.
     table.add_column("agent", overflow="fold", min_width=5)
     table.add_column("trajectory", overflow="fold", min_width=10)
     for name in headings:
@@ -146,7 +146,7 @@ def _show(tables: list[pl.DataFrame]) -> None:
     for row in shown.iter_rows(named=True):
         cells = [row["agent"], row["trajectory"], *(_cell(row[name]) for name in headings), *_times(row)]
         cells += [row["zone"]] if len(zones) > 1 else []
-        # As Text, because in a name [red] is part of the name.
+        # As Text, because [red] in a name is not markup.
         table.add_row(*(Text(harmless(cell)) for cell in cells), style=styles.get(row["decision"]))
     console = Console(highlight=False)
     console.print(table)
@@ -159,7 +159,7 @@ def _cell(value: object) -> str:
 
 
 def _times(row: Mapping[str, Any]) -> list[str]:
-    """Returns when a trip began, and when its worst segment began and ended: in local time, or in steps."""
+    """Returns when a trip began, and when its worst segment began and ended, in local time or in steps."""
     start, end = row["segment_start"], row["segment_end"]
     if "zone" not in row:
         return ["" if start is None else f"{start:.0f}-{end:.0f}"]

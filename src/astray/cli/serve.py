@@ -106,5 +106,5 @@ FURTHER = {"backup": backup, "token": tokens, "demo": demo}
 
 
 def needs_extra() -> None:
-    """Refuses to start where a package of the service is missing, and says what to install."""
+    """Raises an error that says what to install, if a package of the service is missing."""
     require_extra("serve", "the service", "httptools", "msgspec", "starlette", "uvicorn")

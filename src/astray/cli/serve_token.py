@@ -101,7 +101,7 @@ def remove(folder: Folder, name: Name, store: StoreUrl = None) -> None:
 
 
 def _opened(folder: Path, url: str | None) -> Connection:
-    """Opens a connection to a store, even while a service runs: databases write the one row of a token safely."""
+    """Opens a connection to a store; a service may be running, because a token is one row, which is written safely."""
     from astray.core.errors import AstrayError, InUseError
     from astray.service.store import connect, open_store
     from astray.service.store.sqlite import NAME

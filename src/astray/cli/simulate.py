@@ -16,7 +16,7 @@ from astray.core.settings import Settings
 from astray.core.text import number_of
 
 AT_A_TIME = 20
-"""People who are simulated at a time, if no anomalies are injected."""
+"""How many people are simulated at a time, if no anomalies are injected."""
 
 
 @o.with_settings("seed")
@@ -83,7 +83,7 @@ def command(
     for target in (output, new):
         if target is not None:
             check_target(target)
-    # One kind of anomaly is a trip of somebody else, so everybody must be simulated together.
+    # One kind of anomaly is somebody else's trip, so all people must be simulated together.
     size = people if kinds else AT_A_TIME
     trips = fixes = 0
     whose = "1 person" if people == 1 else f"{people:,} people"

@@ -1,4 +1,4 @@
-"""The workers of a command, on the cores of this machine or on a cluster, and their progress."""
+"""Provides a command with workers, on this machine's cores or on a cluster, and shows their progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERY = 30.0
 
 @contextmanager
 def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Workers, Watch]]:
-    """Yields the workers, and a function that shows progress; for a ``few`` trips this process is the only worker."""
+    """Yields the workers, and a function that shows progress; for ``few`` trips this process is the only worker."""
     with ExitStack() as stack:
         workers = Workers(1 if few else cores(settings.workers or -1))
         if settings.cluster is not None:
@@ -51,7 +51,7 @@ def at_work(what: str, settings: Settings, *, few: bool) -> Iterator[tuple[Worke
 def enrol(
     model: Path, source: Source, part: tuple[int, int] | None, look: Callable[[Trajectories], None] | None = None
 ) -> int:
-    """Counts the trips of a source for the fleet in a file, and returns their number; ``look`` sees them before."""
+    """Counts trips for the fleet in a file and returns their number; calls ``look`` with them beforehand."""
     from astray.jobs.enrolment import enrolled
     from astray.jobs.slabs import in_part
 
@@ -90,7 +90,7 @@ class WorkDone:
         """Counts a finished job, and shows it."""
         self._agents.update(step.agents)
         self._fixes += step.fixes
-        if step.worker:  # otherwise an earlier run did it
+        if step.worker:  # without a worker, an earlier run did the job
             mine = self._workers.setdefault(step.worker, Counter())
             mine.update(jobs=1, fixes=step.fixes, ms=round(1e3 * step.seconds))
         pace = self._fixes / max(time.monotonic() - self._began, 1e-3)

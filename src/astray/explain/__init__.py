@@ -1,4 +1,4 @@
-"""Explains why a trip scored as it did: as data, in words, and with the route that was expected instead."""
+"""Explains a trip's score: as data, in words, and with the route that was expected instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the expected route: how the agent would have continued from where a trip left the known ways."""
+"""Finds the expected route: how the agent would have continued where a trip left its known ways."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Way = tuple[Floats, Floats]  # latitudes, longitudes
 
-HABITUAL = 50  # past ways in an explanation, at most
-EXPECTED = 5  # expected ways, at most
-MOST_STEPS = 60  # steps, at most, of a way that the policy drives
-BESIDE = 150.0  # metres within which a past trip came the same way
-SHOWN = 2000.0  # metres of a past way in an explanation; more if the trip continued for longer
-AHEAD = 400.0  # metres that a past trip must have continued
-LOOKED_AT = 500  # places of a trip that are compared with past ways, at most
-MILESTONES = 20  # places at which two ways are compared
+HABITUAL = 50  # the most past ways in an explanation
+EXPECTED = 5  # the most expected ways
+MOST_STEPS = 60  # the most steps of a way that the policy drives
+BESIDE = 150.0  # two ways are the same within this many metres
+SHOWN = 2000.0  # metres of a past way to show; more if the trip continued for longer
+AHEAD = 400.0  # metres for which a past trip must have continued
+LOOKED_AT = 500  # the most places of a trip that are compared with past ways
+MILESTONES = 20  # the number of places at which two ways are compared
 
 
 def expected_ways(
     steps: Steps, starts: Sequence[int], habitual: Sequence[Way], featurizer: Featurizer, actor: Actor | None
 ) -> list[Way]:
-    """Returns the ways that were expected instead of the segments that start at some steps, the likeliest first.
+    """Returns the ways that were expected instead of the segments that begin at ``starts``, the likeliest first.
 
-    Past trips keep to the streets, of which a policy knows nothing. So the ways come from past trips that the trip had
-    followed before one of its segments, the first if possible. Otherwise the policy drives on from the first segment.
+    A policy knows nothing of streets, but past trips keep to them. So the expected ways continue past trips that this
+    trip followed until a segment, the first one if possible. If there are none, the policy drives on from there.
     """
     paths = [featurizer.projection.to_metres(*way) for way in habitual if len(way[0]) > 1]
     for start in starts:
@@ -48,9 +48,9 @@ def expected_ways(
 
 
 def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Array]:
-    """Returns how past ways continued from the last place where the track was beside one and went in its direction.
+    """Returns how past ways continued from the last place where the track ran along one of them.
 
-    Past ways and the track are n x 2 each, in metres. The ways that followed the track longest count most.
+    Past ways and the track are n x 2 each, in metres. The ways that ran along the track longest count most.
     """
     rows = np.unique(np.linspace(0, len(track) - 1, min(len(track), LOOKED_AT)).astype(int))
     track, velocity = track[rows], velocity[rows]
@@ -60,7 +60,7 @@ def followed(paths: Sequence[Array], track: Array, velocity: Array) -> list[Arra
         return []
     left = shared[-1]
     on = ways_on(paths, track[left], velocity[left], weights=beside[:, : left + 1].mean(axis=1))
-    # The past ways lie beside the track; the expected ones begin on it.
+    # A past way runs beside the track, but an expected one must begin on it.
     return [np.concatenate([track[left][None], way]) for way in on]
 
 
@@ -69,7 +69,7 @@ def ways_on(
 ) -> list[Array]:
     """Returns how past ways (n x 2 each, metres) continued from a place, the most travelled way first.
 
-    Only ways that led in the direction of travel count. Of ways that stay beside each other, one is returned.
+    Only ways in the direction of travel count. Of ways that run beside each other, one is returned.
     ``weights`` give how much each past way counts.
 
     >>> east = np.column_stack([np.arange(0, 5000, 500.0), np.zeros(10)])
@@ -90,8 +90,8 @@ def ways_on(
 def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.bool_], Floats, Floats]:
     """Compares places with the pieces of a path: (places, pieces) each.
 
-    Returns whether the piece passes the place in the direction of travel with more of the path ahead, how far apart
-    they are, and the share of the piece before its point nearest to the place.
+    Returns True where the piece passes the place in the direction of travel with enough of the path ahead, their
+    distance, and the share of the piece before its point nearest to the place.
     """
     pieces = np.diff(path, axis=0)
     length = np.hypot(*pieces.T)
@@ -101,7 +101,7 @@ def _passes(path: Array, places: Array, velocity: Array) -> tuple[NDArray[np.boo
 
 
 def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Array]:
-    """Returns one way of each bundle of ways that stay beside each other, the heaviest bundle first."""
+    """Returns one way of each bundle of ways that run beside each other, the heaviest bundle first."""
     reach = float(np.median([_along(way)[-1] for way in ways]))
     stones = np.stack([_milestones(way, reach) for way in ways])
     apart = np.hypot(*np.moveaxis(stones[:, None] - stones[None], -1, 0)).mean(axis=-1)
@@ -117,7 +117,7 @@ def _most_travelled(ways: Sequence[Array], weight: Array, most: int) -> list[Arr
 
 
 def rolled_out(featurizer: Featurizer, actor: Actor, steps: Steps, row: int) -> list[Way]:
-    """Lets the policy drive on from before step ``row``: its mean way first, then some random ones.
+    """Returns ways that the policy drives from before step ``row``: its mean way first, then some random ones.
 
     They last as long as the rest of the trip, within bounds.
     """

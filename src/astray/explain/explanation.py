@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-PAST_STEPS = 20_000  # past steps that a step of states and actions is compared with
+PAST_STEPS = 20_000  # the most past steps that a step of states and actions is compared with
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class ExplainedSegment:
     uncertainty: float
     aspect: str  # its lowest aspect, such as "place"
     words: str  # what is unfamiliar
-    counts: dict[str, float] = field(default_factory=dict)  # past trips that share each habit
+    counts: dict[str, float] = field(default_factory=dict)  # how many past trips share each habit
 
     def __str__(self) -> str:
         return f"{ASPECTS[self.aspect]}: {self.words}" if self.aspect in ASPECTS else self.words
@@ -74,14 +74,14 @@ class Explanation:
     time, lat, lon
         The fixes as they came; for states and actions ``lat`` and ``lon`` are empty, and ``time`` counts steps.
     normality, uncertainty, lo, hi, fault
-        n(s, a) of every fix, its spread over the heads, the band of two spreads either side, and the fault of the fix
-        (mostly an empty text; the scores of faulty fixes are NaN).
+        n(s, a) of every fix, its spread over the heads, n(s, a) minus and plus two spreads, and what is wrong with a
+        faulty fix, whose scores are NaN (an empty text for good fixes).
     segments
         The segments that are not normal, in order.
     aspect
         The lowest aspect of the trip (place, route, manner, time); empty if there is none.
     reasons
-        What lowered the score of the trip most, the most important first.
+        What lowered the trip's score most, the most important first.
     trip_normality, trip_uncertainty, score, p_value
         The scores of the whole trip.
     history
@@ -91,13 +91,13 @@ class Explanation:
     decision
         ``normal``, ``anomaly`` or ``review``, by the thresholds ``eps`` and ``gamma``.
     leave
-        A segment opens at ``eps`` and closes above this.
+        A segment begins at or under ``eps``, and ends above this.
     passed
         The number of past trips through the place of every fix (NaN for faulty fixes); empty if not counted.
     habitual
         Some of the agent's past ways: a latitude and a longitude array each.
     expected
-        How the agent would have continued from where it left the normal way, the likeliest way first; likewise.
+        How the agent would have continued where it left its usual ways, the likeliest way first; in the same form.
     """
 
     agent: str
@@ -195,9 +195,9 @@ def explain_fixes(
 ) -> Explanation:
     """Explains one GPS trip from the scores of its usable fixes.
 
-    The ``featurizer`` sees the trip through the memory of its agent. If the memory holds the trip of this ``name``, it
-    does not count towards its own familiarity. The expected ways are how the ``habitual`` ways continued or, where none
-    of them came by, how the policy (``actor``) drives on.
+    The ``featurizer`` compares the trip with the memory of its agent. If the memory holds the trip under this ``name``,
+    the trip does not count towards its own familiarity. The expected ways are how the ``habitual`` ways continued or,
+    where none of them came by, how the policy (``actor``) drives on.
     """
     steps, encoder = scores.chunk.steps, featurizer.encoder
     number = int(featurizer.memory.number_of([name])[0])

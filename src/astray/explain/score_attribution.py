@@ -1,12 +1,13 @@
-"""Attributes the score of a trip to groups of its statistics: the reasons.
+"""Finds the reasons for a trip's score: how much each group of its statistics lowered it.
 
-Each group is something that a person has words for. Its effect is how much N(tau) rises when its statistics are
-replaced by those of a typical normal trip, averaged over all orders in which the groups can be replaced (Shapley
-values; Lundberg and Lee 2017): groups often overlap, and then one alone changes little.
+Each group has a plain name, such as the hour. Its effect is how much N(tau) rises when its statistics are replaced by
+those of a typical normal trip, averaged over all orders in which the groups can be replaced (Shapley values; Lundberg
+and Lee 2017): groups often overlap, and then one alone changes little.
 
-Where an agent has never been, it has never been at this hour either. So a count of a place at an hour is taken relative
-to the count of the place: replacing the place replaces it too, as far as it is no rarer than is typical there, and the
-hour is blamed only for the rest. The same holds for directions and speeds, and for pairs of places and their two ends.
+Where an agent has never been, it has never been at this hour either. So the count of a place at an hour is compared
+with the count of the place. To replace the place also replaces the count at the hour, unless that is rarer than is
+typical for the place; the hour is blamed only for the rest. The same holds for directions and speeds, and for pairs of
+places and their two ends.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MATERIAL = 0.3  # units of N that a reason must cost
-MOST = 3  # reasons, at most
+MATERIAL = 0.3  # the least units of N that a reason must cost
+MOST = 3  # the most reasons
 BANDS = {"length": LENGTH_BANDS, "duration": DURATION_BANDS, "speed": SPEED_BANDS}
-REACH = 16  # bands on either side of a trip's own that are counted
+REACH = 16  # how many bands on either side of the trip's band are counted
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Column(NamedTuple):
 
     what: Hashable  # a habit of steps with its aggregate; a trip habit; a name
     group: str
-    relative_to: tuple[Hashable, ...] = ()  # statistics that bound it: it is replaced as far as they are
-    needs: Hashable = None  # a count; if that is zero, this one must be zero
+    relative_to: tuple[Hashable, ...] = ()  # statistics that bound this one: it is replaced as far as they are
+    needs: Hashable = None  # a count; if that is zero, this one is zero, too
 
 
 @lru_cache(maxsize=16)
@@ -126,7 +127,7 @@ _MOTIONS = {
 def reasons(
     scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
 ) -> tuple[Reason, ...]:
-    """Returns what lowered the score of one trip most, the most important first; nothing for an agent without a past.
+    """Returns what lowered one trip's score most, the most important first; nothing for an agent without past trips.
 
     ``sides`` are the numbers of past trips that were shorter and longer, quicker and slower: see :func:`either_side`.
     """
@@ -157,7 +158,9 @@ def reasons(
 
 
 def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bools) -> Floats:
-    """Returns a trip's statistics with some groups replaced by typical values: (sets, groups) to (sets, statistics).
+    """Returns a trip's statistics with the groups in ``back`` replaced by typical values.
+
+    ``back`` is a mask (sets of groups, groups); the result is (sets, statistics).
 
     Missing statistics stay missing.
     """
@@ -180,13 +183,13 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
             return where_new(i, *limits)
         needed = number.get(column.needs)
         if needed is not None and own[needed] == 0:
-            # It carries no information, and is replaced together with the count that it needs.
+            # It holds no information, and is replaced together with the count that it needs.
             able = chosen[known[needed].group]
             return np.asarray(np.where(able, relative(i, limits, np.ones(len(back), np.bool_)), own[i]), np.float64)
         return relative(i, limits, chosen[column.group])
 
     def relative(i: int, limits: list[int], usual: Bools) -> Floats:
-        """Keeps the typical distance from the limits where ``usual``, otherwise its own distance if that is larger."""
+        """Keeps a distance from the limits: the typical one where ``usual``, otherwise the trip's if that is larger."""
         if not limits:
             return np.asarray(np.where(usual, typical[i], own[i]), np.float64)
         is_share = known[i].what in shares
@@ -200,7 +203,7 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
         return np.asarray(sign * np.where(limit == limit_was, stays, moved), np.float64)
 
     def where_new(i: int, new: int, mean: int) -> Floats:
-        """Scales how many others go where the way is new with the share of the way that is new."""
+        """Scales the number of others who go where the way is new by the share of the way that is new."""
         usual = typical[i] / typical[new] if typical[new] > 0 else typical[mean]
         rate = own[i] / own[new] if own[new] > 0 else usual
         return np.asarray(value(new) * np.where(chosen["others"], usual, rate), np.float64)
@@ -210,7 +213,7 @@ def put_back(known: tuple[Column, ...], own: Floats, typical: Floats, back: Bool
 
 
 def either_side(featurizer: Featurizer, trip: TripRows, number: int) -> dict[TripHabit, tuple[float, float]]:
-    """Counts the past trips in lower and in higher bands than the one trip given, for each trip habit of a band.
+    """Counts the past trips in lower and in higher bands than this trip, for each trip habit that has bands.
 
     ``number`` is the trip's number in the memory, so that it does not count itself; -1 if the memory does not hold it.
     """
@@ -231,7 +234,7 @@ def either_side(featurizer: Featurizer, trip: TripRows, number: int) -> dict[Tri
 
 
 def shapley(value: Callable[[Bools], Floats], n: int) -> Floats:
-    """Returns what each of ``n`` players adds to the value of a set, averaged over all orders in which they join.
+    """Returns how much each of ``n`` players adds to the value of a set, averaged over all orders in which they join.
 
     ``value`` gets all two to the power of ``n`` sets, one per row.
 

@@ -24,7 +24,7 @@ ASPECTS = {  # what a low aspect of the reward means
     "time": "unusual time",
 }
 
-MANNERS = {  # the conditions of a habit beside the place: what a past trip did that met them
+MANNERS = {  # the conditions of a habit beside the place, and what a past trip did that met them
     "heading": "went in this direction",
     "speed": "went at about this speed",
     "hours": "passed at this hour",
@@ -36,7 +36,7 @@ MANNERS = {  # the conditions of a habit beside the place: what a past trip did 
 ASKED = {"route": ("heading", "origin", "trail"), "manner": ("speed",), "time": ("hours", "weekend")}
 """The conditions that each aspect of the reward is about."""
 
-SOME = 3  # trips, at least, of which a share is meaningful
+SOME = 3  # of fewer trips a share is not meaningful
 
 
 def familiar_counts(
@@ -76,7 +76,7 @@ def counts_in_words(
     if round(places[0][1]) < history:
         said += [f"{c:.0f} through this {_area(cell)}" for cell, c in wider[:1]]
     there, manners = ", ".join(said), _manners(encoder.habits, typical, places, history)
-    # What supports the aspect; nothing for places, since all counts are about places.
+    # Counts that support the aspect; none for places, since all counts are about places.
     evidence = min((m for m in manners if set(m.asks) <= set(ASKED.get(aspect, ()))), default=None)
     rare: list[Manner] = []
     # Shortest first; a longer phrase must not repeat a shorter one.
@@ -98,10 +98,10 @@ class Manner(NamedTuple):
     share: float
     n: int  # the number of conditions
     found: str  # how many
-    among: str  # such as "the 39 trips around here"
+    among: str  # the trips that were counted, such as "the 39 trips around here"
     did: str  # what the counted trips did
-    asks: tuple[str, ...]  # the conditions of the habit beside the place
-    is_rare: bool  # whether few of enough trips met them
+    asks: tuple[str, ...]  # the conditions of the habit except the place
+    is_rare: bool  # True if few trips met them, of enough to tell
 
     def __str__(self) -> str:
         return f"{self.found} of {self.among} {self.did}"
@@ -110,7 +110,7 @@ class Manner(NamedTuple):
 def _manners(
     habits: Sequence[Habit], counts: Array, places: Sequence[tuple[float, float]], history: int
 ) -> list[Manner]:
-    """Returns how many past trips met the conditions of each habit that asks for more than a place."""
+    """Returns how many past trips met each habit that has more conditions than a place."""
     found = []
     for habit, count in zip(habits, counts.tolist(), strict=True):
         asks = tuple(name for name in MANNERS if getattr(habit, name) not in (None, False))

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-LIKE = 25  # past steps most similar to a step in all but one of its numbers
-MOST = 2  # numbers that are named, at most
-MATERIAL = 0.5  # standard deviations of n(s, a) that a number must cost to be named
+LIKE = 25  # how many similar past steps are compared with a step
+MOST = 2  # the most numbers that are named
+MATERIAL = 0.5  # a number is named only if it costs this many standard deviations of n(s, a)
 RATHER = 0.5  # an action is named before a state that costs up to twice as much: the agent chose the action
 
 
@@ -38,7 +38,7 @@ def odd_numbers(
 ) -> list[Odd]:
     """Returns the numbers of a step (its state, then its action) that cost it most normality, most important first.
 
-    The cost of a number is what the step would gain if this number were as in past steps that equal it otherwise.
+    The cost of a number is the normality that the step would gain with the number of otherwise similar past steps.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(-1, 1, 500)
@@ -64,7 +64,7 @@ def odd_numbers(
 
 
 def _compare(step: Floats, past: Floats, scale: Floats, column: int) -> tuple[Odd, float]:
-    """Compares one number of a step with that of the past steps most similar otherwise; also returns their median."""
+    """Compares one number of a step with the past steps that are most similar otherwise; also returns their median."""
     apart = ((past - step) / scale) ** 2
     apart[:, column] = 0.0
     n = min(LIKE, len(past))

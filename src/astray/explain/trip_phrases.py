@@ -15,9 +15,9 @@ from astray.features.trip_rows import END_CELLS, TripHabit
 
 Floats = NDArray[np.float64]
 
-SHARE = 0.05  # share of the way that is worth mentioning
-ALL = 0.995  # share of the way that is the whole way in words
-FEW = float(np.log(2.0))  # half as many as is typical, in logarithms
+SHARE = 0.05  # smaller shares of the way are not mentioned
+ALL = 0.995  # from this share on, words say the whole way
+FEW = float(np.log(2.0))  # few are half as many as is typical; a difference of logarithms
 PAST = "past trips"
 
 
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
         return self.of(what) <= float(self.typical[self.column[what]]) - FEW
 
     def count(self, what: Hashable) -> int:
-        """Returns how many past trips a statistic counts; 0 only if there is none."""
+        """Returns how many past trips a statistic counts, rounded, but 0 only if there is none."""
         mean = float(np.expm1(self.of(what)))
         return max(1, round(mean)) if mean > 0 else 0
 
@@ -63,7 +63,7 @@ class Facts(NamedTuple):
         return f"only {self.count(what)} of {number_of(self.past, 'past trip')} {were}" if self.few(what) else ""
 
     def rarely(self, *of: tuple[str, str]) -> str:
-        """Says which part of the way is known, but not in some manner; ``of`` holds habits' fields with words."""
+        """Says how much of the way is known, but not in one manner; ``of`` holds fields of habits and their words."""
         much, how = 0.0, ""
         for field, said in of:
             for habit in self.habits:
@@ -110,7 +110,7 @@ def alike(*parts: str, size: float = 0.0) -> TripHabit:
     return TripHabit(parts, parts, size)
 
 
-# -------------------------------------------------------------------- one group each
+# -------------------------------------------------------------------- one function for each group
 
 NEAR, AROUND = END_CELLS[0], END_CELLS[-1]
 BACK = TripHabit(("stop", "start"), ("start", "stop"), NEAR)
@@ -154,7 +154,7 @@ def _hour(facts: Facts) -> str:
     known = [part for part in said if facts.of(alike(part, size=NEAR)) > 0]
     if facts.of(alike("hour")) == 0:
         return facts.times("under way at this hour", alike("hour"))
-    # If the agent has never been there at all, the hour is not the news.
+    # If the agent has never been there at all, the hour does not matter.
     at = {part: alike(part, "hour", size=NEAR) for part in known}
     never = [said[part] for part, habit in at.items() if facts.of(habit) == 0]
     if never:
@@ -174,11 +174,11 @@ COMPARED: dict[str, tuple[str, str, str, Callable[[float], str]]] = {
     ),
     "speed": ("slower than", "faster than", "went about as fast", lambda v: f"{3.6 * np.expm1(v):.0f} km/h"),
 }
-"""Words for a trip that has less, more or as much as past ones, and how its value is written."""
+"""Words for a trip with a lower, higher or similar value than past ones, and how the value is written."""
 
 
 def _compared(facts: Facts, band: str) -> str:
-    """Compares a trip with past trips between the same places, or else with all; an empty text if it is as usual."""
+    """Compares a trip with past trips between the same places, or else with all; returns "" if it is as usual."""
     less, more, same, written = COMPARED[band]
     value = written(facts.of(band))
 
@@ -209,7 +209,7 @@ def _speed(facts: Facts) -> str:
 
 
 def _others(facts: Facts) -> str:
-    """Says how many others go where the way is new to the agent or, if none of it is, how many go there."""
+    """Says how many other agents go where the way is new; if no part of it is new, how many go along it."""
     size = min(facts.cells)
     new = facts.of((Habit(cell=size), "new"))
     some = new >= SHARE

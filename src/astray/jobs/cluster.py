@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: which addresses are allowed, and the errors when it is lost."""
+"""Runs jobs on a Dask cluster: checks its address, and reports when it is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from astray.core.errors import AstrayError
 from astray.jobs.work import Workers
 
-ANSWER_SECONDS = 10.0  # to wait for an answer of the scheduler
+ANSWER_SECONDS = 10.0  # to wait for the scheduler's answer
 
 
 class SchedulerLost(Exception):
@@ -58,15 +58,15 @@ class Jobs(Executor):
             found.set_exception(SchedulerLost(repr(outcome)))
 
     def _connected(self) -> bool:
-        """Returns True if there is a connection, or one may come back."""
+        """Returns True if there is a connection, or one may be restored."""
         return self.client.status in ("running", "connecting")
 
 
 def check_address(address: str) -> None:
-    """Refuses an address on which strangers could read the trips or run programs on the workers.
+    """Raises an AstrayError for an address where strangers could read the trips or run programs on the workers.
 
-    Dask sends pickled objects. Over plain TCP it does not authenticate anybody, so whoever reaches the port can run
-    programs. The address must be of TLS, or of this machine.
+    Dask sends pickled objects. Over plain TCP it authenticates nobody, so whoever reaches the port can run programs.
+    So the address must use TLS, or be on this machine.
 
     >>> check_address("tls://scheduler.example:8786"), check_address("tcp://127.0.0.1:8786")
     (None, None)
@@ -82,7 +82,7 @@ def check_address(address: str) -> None:
         whole = False
     if not whole or parts.scheme not in ("tls", "tcp"):
         remedy = "give one such as tls://host:8786, or tcp://127.0.0.1:8786 on this machine"
-        raise AstrayError("it is no address of a scheduler", place=address, remedy=remedy)
+        raise AstrayError("it is not the address of a scheduler", place=address, remedy=remedy)
     if parts.scheme == "tcp" and not _is_here(parts.hostname or ""):
         raise AstrayError(
             "it is neither on this machine nor encrypted: over plain tcp anybody who reaches it can read the trips and "

@@ -1,4 +1,4 @@
-"""Enrolling jobs: processes count the trips of some agents at a time, and this one writes the rows they return."""
+"""Enrols agents in jobs: workers count the trips of some agents at a time, and this process writes the rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from astray.model.store import Row, shard_of
 from astray.scoring.scores import chunks
 
 HELD_BYTES = 64 << 20
-"""Bytes of rows that are written together, about."""
+"""About how many bytes of rows are written at a time."""
 
 MEASURED_TRIPS = 5_000
-"""Trips of the agents that one job measures, about; an agent that keeps more is a job of its own."""
+"""About how many kept trips one job measures; an agent with more gets a whole job."""
 
 Change = tuple[str, Row | None, bytes | None]
 """An agent, its new row (None removes it), and the checksum that the agent had before."""
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Enrolling:
-    """A job: count the trips of these agents, if any, and ``measure`` the agents if these trips are their last."""
+    """A job: to count the trips of these agents, if any, and to ``measure`` the agents if no more trips follow."""
 
     agents: list[str]
     trips: Trajectories | None = None
@@ -64,7 +64,7 @@ class Enroller:
         return Enroller, (self.model,)
 
     def __call__(self, job: Enrolling) -> Rows:
-        """Does a job, and returns the rows of its agents."""
+        """Runs a job, and returns the rows of its agents."""
         memories = self.fleet.world_.memories
         try:
             counted = 0 if job.trips is None else self.fleet.enroll(job.trips)
@@ -80,13 +80,13 @@ class Enroller:
 
 
 def enrolled(model: Path, batches: Iterable[Batch], workers: Workers = HERE, watch: Watch = unwatched) -> int:
-    """Counts trips for the fleet in a file, writes the rows of finished jobs on the way, returns the number of trips.
+    """Counts trips for the fleet in a file, writes the rows of finished jobs, and returns the number of trips.
 
-    Each agent is measured once: with the last slab, or after it if the agent has no trips there. Until then the fleet
-    measures its trips whenever they are needed.
+    Each agent is measured once: with the last slab, or after it if the agent has no trips there. Until then, a fleet
+    that is loaded from the file measures an agent's trips when it needs them.
     """
     file = ModelFile.open(model)
-    given: deque[tuple[Enrolling, float]] = deque()  # jobs, and the share of all work that is done with each
+    given: deque[tuple[Enrolling, float]] = deque()  # jobs, and the share of all work that is done after each
     unmeasured: set[str] = set()
     held: list[Change] = []  # rows to write together
 

@@ -1,4 +1,4 @@
-"""Scoring jobs: processes score the trips of some agents at a time; the tables come in the order of the trips."""
+"""Scores trips in jobs: workers score the trips of some agents at a time; tables come in the order of the trips."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 @dataclass
 class Scorer:
-    """Scores trips, or with ``fixes`` every fix of them, by the model in a file and the settings that were given."""
+    """Scores trips, or with ``fixes`` every fix, with the model in a file and the given settings."""
 
     model: Path
     settings: Settings
@@ -72,10 +72,10 @@ def scored(
     watch: Watch = unwatched,
     unfinished: Path | None = None,
 ) -> Generator[tuple[pl.DataFrame, Trajectories], None, None]:
-    """Yields the tables of all trips, in their order, with the trips; close it, so that no process outlives an error.
+    """Yields the tables of all trips, in their order, with the trips. Close it: else workers may outlive an error.
 
-    Trips of a fleet go to the processes agent by agent, so that a process reads the memory of an agent once for many of
-    its trips. The folder ``unfinished`` keeps the tables of jobs, for another run if this one is killed; see
+    Trips of a fleet go to the workers agent by agent, so that a worker reads the memory of an agent once for many of
+    its trips. The folder ``unfinished`` keeps the tables of jobs for another run if this one is killed; see
     :func:`~astray.jobs.work.unfinished_work`.
     """
     fleet = not scorer.detector.is_one
@@ -124,7 +124,7 @@ def _keep(table: pl.DataFrame, path: Path) -> None:
 
 
 def _done(table: pl.DataFrame) -> Future[Done[pl.DataFrame]]:
-    """Returns the future of a job that an earlier run has done."""
+    """Returns a finished future for a job that an earlier run has done."""
     future: Future[Done[pl.DataFrame]] = Future()
     future.set_result(Done(table, "", 0.0))
     return future

@@ -1,4 +1,4 @@
-"""Selects the trips of a job: those of a part of the agents, sorted by agent; or of a sample of agents."""
+"""Selects the trips of a job: those of a part of the agents, sorted by agent, or of a sample of agents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from astray.scoring.scores import chunks
 Array = NDArray[Any]
 
 Batch = tuple[Trajectories, float]
-"""Some trips, and the share of all data that had been read with them."""
+"""Some trips, and the share of all data that was read by then."""
 
 SLAB_FIXES = 8_000_000
-"""Fixes of a fleet's trips that are sorted by agent together: more make jobs read fewer memories twice."""
+"""How many fixes are sorted by agent at a time: with more, fewer memories are read twice."""
 
 AT_A_TIME = 100_000
-"""Fixes of a fleet's trips in one job, about."""
+"""About how many fixes of a fleet one job gets."""
 
 
 def part_of(agent: str, n: int) -> int:
@@ -40,7 +40,7 @@ def _hash_of(agent: str, key: bytes = b"") -> int:
 
 
 def in_part(batches: Iterable[Batch], part: tuple[int, int] | None) -> Iterator[Batch]:
-    """Yields the trips of those agents that belong to a part (number, of how many); all trips if ``part`` is None."""
+    """Yields the trips of the agents in ``part`` (number, number of parts); all trips if ``part`` is None."""
     for trips, share in batches:
         chosen = trips if part is None else _of_agents(trips, lambda agent: part_of(agent, part[1]) == part[0])
         if len(chosen):
@@ -76,7 +76,7 @@ def slabs(batches: Iterable[Batch]) -> Iterator[Slab]:
 
 
 def agent_by_agent(trips: Trajectories) -> list[NDArray[np.int64]]:
-    """Returns the positions of the trips of each job: those of some agents, agents in the order of their hash."""
+    """Returns the positions of the trips of each job; jobs have whole agents, in the order of their hashes."""
     agents, agent = np.unique(trips.agent_ids, return_inverse=True)
     shard = np.array([shard_of(name) for name in agents.tolist()], np.int64)
     order = np.lexsort((agent, shard[agent]))
@@ -89,10 +89,10 @@ def agent_by_agent(trips: Trajectories) -> list[NDArray[np.int64]]:
 def sampled(
     batches: Iterable[Batch], seed: int, fixes: int | None = None, watch: Callable[[float], None] = lambda share: None
 ) -> tuple[Trajectories, bool]:
-    """Returns the trips of as many agents as have at most ``fixes`` fixes together, and whether these are all agents.
+    """Returns the trips of a sample of agents with at most ``fixes`` fixes in all, and True if these are all agents.
 
-    The agents are those with the lowest hashes of the seed and their names. So the order of the trips does not matter,
-    and the samples of all parts contain the sample of the whole.
+    It takes agents by a hash of the seed and their names, lowest first. So the order of the trips does not matter, and
+    the samples of all parts contain the sample of the whole.
     """
     most = fixes or SLAB_FIXES
     key = seed.to_bytes(16, "little")
@@ -116,7 +116,7 @@ def sampled(
 
 
 EVERYBODY = 1 << 64
-"""Above the hash of every agent."""
+"""A number above the hash of every agent."""
 
 
 def _below(bound: int, trips: Trajectories, key: bytes) -> Trajectories:
@@ -125,7 +125,7 @@ def _below(bound: int, trips: Trajectories, key: bytes) -> Trajectories:
 
 
 def _bound(held: Iterable[Trajectories], most: int, key: bytes) -> int:
-    """Returns the hash of the first agent with which there are more than ``most`` fixes; never of the very first."""
+    """Returns the hash of the agent whose fixes make the sum exceed ``most``, but never that of the first agent."""
     sizes: Counter[str] = Counter()
     for trips in held:
         for agent, size in zip(trips.agent_ids.tolist(), trips.lengths.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Workers, reports of finished jobs, and the unfinished work that a killed run leaves for the next."""
+"""Defines workers and reports of finished jobs, and keeps a killed run's unfinished work for the next run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 KEPT_BYTES = 128 << 20
-"""Free memory that a process keeps for the next job."""
+"""How much free memory a process keeps for the next job."""
 
 
 class Workers(NamedTuple):
@@ -37,7 +37,7 @@ HERE = Workers()
 class Step(NamedTuple):
     """A finished job, for the display of progress."""
 
-    share: float  # of all work, that is done with this job
+    share: float  # of all work that is done after this job
     agents: Sequence[str]
     fixes: int
     worker: str
@@ -61,12 +61,12 @@ class Done(NamedTuple, Generic[Result]):
 
 @dataclass
 class Timed(Generic[Task, Result]):
-    """Does jobs, and returns each result with the name of the worker and the processor time."""
+    """Runs jobs, and returns each result with the name of the worker and the processor time."""
 
     work: Callable[[Task], Result]
 
     def __call__(self, task: Task) -> Done[Result]:
-        """Does a job."""
+        """Runs a job."""
         began = time.process_time()
         result = self.work(task)
         return Done(result, f"{platform.node()}:{os.getpid()}", time.process_time() - began)
@@ -74,10 +74,10 @@ class Timed(Generic[Task, Result]):
 
 @contextlib.contextmanager
 def unfinished_work(output: Path, inputs: Iterable[Path], *settings: object) -> Iterator[Path]:
-    """Yields the path of a hidden file or folder beside an output, for unfinished work; removes it if all went well.
+    """Yields the path of a hidden file or folder beside an output, for unfinished work; removes it on success.
 
-    Another run with the same inputs and settings gets the same path, and continues the work. Removes what runs with
-    other inputs or settings have left for this output.
+    Another run with the same inputs and settings gets the same path, and continues the work. What runs with other
+    inputs or settings have left for this output is removed.
     """
     seen = [(str(path), stat.st_size, stat.st_mtime_ns) for path in inputs for stat in [path.stat()]]
     name = hashlib.blake2b(repr((seen, settings)).encode(), digest_size=6).hexdigest()

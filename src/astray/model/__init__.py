@@ -1,1 +1,1 @@
-"""What a model knows: a reward, and a memory for each agent; how it is learned, used and stored."""
+"""The model, which is a reward and a memory for each agent: how it is learned, used and stored."""

@@ -30,16 +30,15 @@ Degrees = tuple[Array, Array]
 RECENT = 300  # the newest trips of an agent that are kept as they are, and set its scale
 COARSE = {"time": 1e3, "lat": 1e7, "lon": 1e7}  # precision of kept trips: milliseconds and centimetres
 FINE = {"time": 1e6, "lat": 1e11, "lon": 1e11}  # precision of thinned trips, whose fixes were computed
-CENTRES = 2.0, 1.0  # origins of metres in a degree of latitude, and of longitude
+CENTRES = 2.0, 1.0  # map origins for each degree of latitude, and of longitude
 SOLAR_SECONDS = 240.0  # the sun rises that much earlier a degree further east
-FARTHEST = 89.0  # degrees of latitude of the last origin: at a pole there is no east
+FARTHEST = 89.0  # the highest latitude of an origin, in degrees: at a pole there is no east
 
 
 def centre_of(lat: float, lon: float) -> Projection:
-    """Returns the origin of the metres of a trip that starts here: the nearest of a few places all over the earth.
+    """Returns the origin of the map of a trip that starts here: the nearest point of a fixed grid over the earth.
 
-    The centre depends on the trip alone, and not on its agent's other trips, so the same trips give the same counts in
-    whatever batches they come.
+    It does not depend on the agent's other trips, so trips give the same counts however they are split into batches.
 
     >>> centre_of(45.3, 7.6), centre_of(45.2, 7.4)
     (Projection(lat=45.5, lon=8.0), Projection(lat=45.0, lon=7.0))
@@ -49,7 +48,7 @@ def centre_of(lat: float, lon: float) -> Projection:
 
 
 def centres(trips: Trajectories) -> list[Projection]:
-    """Returns the origin of the metres of each trip."""
+    """Returns the origin of each trip's map."""
     first = trips.offsets[:-1]
     return [
         centre_of(*place) for place in zip(*(trips.columns[c][first].tolist() for c in ("lat", "lon")), strict=True)
@@ -57,7 +56,7 @@ def centres(trips: Trajectories) -> list[Projection]:
 
 
 def started(trips: Trajectories) -> list[tuple[float, str]]:
-    """Returns when each trip began and its name: the order of an agent's trips."""
+    """Returns the start and the name of each trip, by which an agent's trips are sorted."""
     starts = trips.columns["time"][trips.offsets[:-1]].tolist()
     return list(zip(starts, trips.trajectory_ids.tolist(), strict=True))
 
@@ -75,8 +74,8 @@ class Common:
     observing: ObservingConfig = ObservingConfig()
 
     def frame_at(self, centre: Projection) -> Frame:
-        """Returns the frame of trips that begin near a place."""
-        # By the sun, a little later every degree: at the border between two whole hours a habit would be split.
+        """Returns the frame of trips that begin near this origin."""
+        # Solar time, which differs a little with every degree: the border of a whole-hour zone would split habits.
         offset = self.featurizer.utc_offset
         return Frame(centre, SOLAR_SECONDS * centre.lon if offset is None else offset)
 
@@ -102,15 +101,15 @@ class AgentMemory:
     own
         The scores of the remembered trips, each held out of the memory.
     measured
-        Whether ``own`` was measured since the counts changed.
+        True if ``own`` was measured after the last change of the counts.
     inbox
         Flagged trips that the model has not learned from.
     cells
-        The cells where the popularity of places counts this agent.
+        The grid cells in which the popularity of places counts this agent.
     zone
         The time zone in which the agent lives.
     frame
-        The origin of its metres, and local time there; None if each trip has the frame of the place where it begins.
+        The origin of its map, and local time there; None if each trip has the frame of the place where it begins.
     suspects
         Past trips that look like somebody else's; the model does not remember them.
     """
@@ -133,19 +132,19 @@ class AgentMemory:
 
     @property
     def history(self) -> float:
-        """The number of remembered trips, by weight."""
-        # A copy, here and below: the look-up tables that a memory keeps are larger than the memory.
+        """The sum of the weights of the remembered trips."""
+        # On a copy, here and below: the look-up tables that a memory caches are larger than the memory.
         return replace(self.counts).history
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate size in bytes."""
         fixes = 0 if self.kept is None else self.kept.n_rows
         return 12 * len(self.counts.keys) + 24 * fixes + 8 * len(self.cells) + 300 * len(self.counts) + 2_000
 
     @property
     def is_pool(self) -> bool:
-        """Whether the trips are of several agents."""
+        """True if several agents made the trips."""
         return len({trip.agent for trip in self.counts.trip_ids}) > 1
 
     @property
@@ -180,7 +179,7 @@ class AgentMemory:
         return replace(self, kept=together[np.array(order)])
 
     def frame_of(self, common: Common, centre: Projection | None = None) -> Frame:
-        """Returns the frame of trips with this centre; by default with the centre of the last kept trip."""
+        """Returns the frame at this origin; by default at the origin of the last kept trip."""
         if self.frame is not None:
             return self.frame
         if centre is None:
@@ -188,7 +187,7 @@ class AgentMemory:
         return common.frame_at(centre)
 
     def featurizer(self, agent: str, common: Common, centre: Projection | None = None) -> Featurizer:
-        """Returns the featurizer of this agent's trips that begin near a centre."""
+        """Returns the featurizer of this agent's trips that begin near an origin."""
         popularity = common.popularity
         if isinstance(popularity.agents, Visits):
             visits = Visits(popularity.agents.counted, agent, self.cells)
@@ -198,12 +197,12 @@ class AgentMemory:
         return common.seen_from(self.frame_of(common, centre), self.counts, popularity)
 
     def scale(self, common: Common) -> OwnScale:
-        """Returns the scale on which its trips are measured."""
+        """Returns the scale of the agent's scores."""
         return own_scale(common.reward, common.weights, self.own, self.history, common.scaling)
 
 
 def as_kept(trips: Trajectories, config: FeaturizerConfig, precision: Mapping[str, float] = COARSE) -> Trajectories:
-    """Rounds trips as a file holds them; keeps the context columns that the featurizer uses."""
+    """Rounds trips to the precision of a file, and drops context columns that the featurizer does not use."""
     columns = {name: np.rint(trips.columns[name] * per) / per for name, per in precision.items()}
     context = {name: trips.context[name] for name in (*config.context.numeric, *config.context.categorical)}
     return Trajectories.unchecked(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids, context)

@@ -52,16 +52,16 @@ WINDOW_STEPS = 10.0  # steps of a window of states and actions
 
 
 class NoDynamics:
-    """The dynamics of a world from a model file, which holds none: no policy can act in it."""
+    """Takes the place of the dynamics, which a model file does not hold, and refuses to let a policy act."""
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
-        """Refuses to begin."""
+        """Raises a DataError."""
         raise DataError(
             "a model file holds no dynamics", remedy="call set_params(dynamics=...) before letting a policy act"
         )
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
-        """Refuses to continue."""
+        """Raises a DataError."""
         return self.reset(len(states), rng), np.zeros(len(states), bool)
 
 
@@ -70,14 +70,14 @@ class StepModel:
     """The result of learning a reward of steps."""
 
     reward: Reward
-    calibration: Calibration  # what scores are measured on
+    calibration: Calibration  # the scale of the scores
     featurizer: Featurizer | None  # of GPS trips
     world: StepDemonstrator | None  # of states and actions
     kept: Trajectories  # some past trajectories, thinned
     generated: PolicyCheckpoint | None = None  # the policy and its critic
 
     def pack(self) -> dict[str, Any]:
-        """Returns what a model file holds of it."""
+        """Returns the values that a model file holds."""
         w = self.world
         return {
             "reward": self.reward,
@@ -90,7 +90,7 @@ class StepModel:
 
     @classmethod
     def unpack(cls, model: Contents) -> StepModel:
-        """Reads it from a model file."""
+        """Reads the result from a model file."""
         reward, kept = unpack_reward(model, "reward"), unpack_trips(model.within("kept"))
         featurizer, world = None, None
         if model.values.get("featurizer") is not None:
@@ -109,11 +109,11 @@ class StepModel:
         return cls(reward, calibration, featurizer, world, kept, policy)
 
 
-# -------------------------------------------------------------------- who demonstrates
+# -------------------------------------------------------------------- demonstrators
 
 
 def _check_learning(parameters: Parameters) -> None:
-    """Refuses to learn a reward without iterations, or without torch."""
+    """Raises an error if a reward must be learned, but there are no iterations or torch is missing."""
     if parameters.iterations == 0:
         raise DataError(
             "iterations is 0, and no reward ships for these trips", remedy="give at least 1, or leave it out"
@@ -147,7 +147,7 @@ def replace_runs(
     config: LearnConfig,
     rng: np.random.Generator,
 ) -> StepDemonstrator:
-    """Returns a known demonstrator of states and actions with other runs."""
+    """Returns the demonstrator ``known`` with the runs replaced by ``trips``."""
     dynamics = _dynamics(parameters, trips, config, rng)
     explorers = own_explorers(parameters.explorers)
     return replace(known, trajectories=trips, dynamics=dynamics, most=config.capacity, explorers=explorers)
@@ -169,7 +169,7 @@ def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
 def _background(
     parameters: Parameters, trips: Trajectories, config: LearnConfig, rng: np.random.Generator
 ) -> Trajectories | None:
-    """Calls the user's own background function with the trips that are not held out, and checks what it returns."""
+    """Calls the user's background function with the trips that are not held out, and checks what it returns."""
     if parameters.background is None:
         return None
     made = parameters.background(_not_held_out(trips, config), rng)
@@ -191,7 +191,7 @@ def train(
     population: Trajectories | None,
     start: Learned | None = None,
 ) -> StepModel:
-    """Learns a reward from a demonstrator and returns the fitted parts of a detector; ``start`` is resumed."""
+    """Learns a reward from a demonstrator, continuing from ``start``; returns the fitted parts of a detector."""
     from astray.irl.trainer import learn_agent_reward
 
     trips = demonstrator.fixes if isinstance(demonstrator, GpsDemonstrator) else demonstrator.trajectories
@@ -215,10 +215,10 @@ def calibrate_scores(
 ) -> Calibration:
     """Sets the scales of the scores.
 
-    Held-out trips set the scales and the p-values. If they are too few, every trip sets the scales, by the rewards of
-    the heads whose bootstrap lacks it (out of bag, Breiman 1996); these rewards also show how the length of a trip
-    changes its score. P-values come from held-out trips alone, because all heads share layers that learned from the
-    other trips.
+    Held-out trips set the scales and the p-values. If there are too few of them, all trips set the scales: each is
+    rewarded by the heads whose bootstrap sample lacks it (out of bag, Breiman 1996). These rewards also show how a
+    trip's length changes its score. P-values come from held-out trips alone, because all heads share layers that
+    learned from the other trips.
     """
     scaling, timed = scale_config(parameters), isinstance(demonstrator, GpsDemonstrator)
     scale = "step" if parameters.preset == "kdd19" else "trip"
@@ -273,7 +273,7 @@ class HeldOutSteps(NamedTuple):
 def held_out_steps(
     demonstrator: GpsDemonstrator | StepDemonstrator, posterior: RewardPosterior, heads: NDArray[np.bool_]
 ) -> HeldOutSteps:
-    """Returns the rewards of steps by the heads (trips, heads) selected for their trip; skips trips without one."""
+    """Returns each step's reward by the heads that ``heads`` (trips, heads) selects; skips trips without heads."""
     wanted = np.asarray(heads.any(axis=1))
     if isinstance(demonstrator, GpsDemonstrator):
         rows = demonstrator.demonstrations()

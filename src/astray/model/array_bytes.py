@@ -1,8 +1,8 @@
-"""Packs arrays into few bytes: the memory of an agent, and the parts that grow with the number of agents.
+"""Packs arrays into few bytes: those of an agent's memory, and of the parts that grow with the number of agents.
 
-The reader knows which arrays there are, and of which types; a blob says only how many numbers each has. The bytes of
-numbers are sorted by their place (all lowest bytes, then all second ones, ...) and deflated. The lower bytes of keys
-are hashes, which nothing makes smaller: they are not deflated.
+The reader knows the types of the arrays; a blob says only how long each one is. The bytes of numbers are sorted by
+significance (all lowest bytes, then all second ones, ...) and deflated. The lower bytes of keys are hashes, which do
+not compress: they are not deflated.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 
 LEVEL = 1  # of deflating: higher levels take much longer and gain little
-MOST_DEFLATED = 1100  # deflating never shrinks bytes by more than this factor, so a blob cannot claim any size
+MOST_DEFLATED = 1100  # deflating never shrinks bytes by more than this factor: a blob that claims more is damaged
 PLAIN_BYTES = 5  # the lower bytes of a key's eight, which are not deflated
 
 
 def pack_arrays(arrays: Sequence[Array]) -> bytes:
-    """Returns some arrays of one dimension as one blob.
+    """Returns one-dimensional arrays as one blob.
 
     >>> blob = pack_arrays([np.arange(3.0), np.array([7, 300], np.uint32)])
     >>> [a.tolist() for a in unpack_arrays(blob, [np.float64, np.uint32])]
@@ -77,7 +77,7 @@ def unpack_arrays(blob: bytes, dtypes: Sequence[Any]) -> list[Array]:
 
 
 def _is_keys(dtype: np.dtype[Any]) -> bool:
-    """Returns True for keys: no other array is of their type."""
+    """Returns True for the type that only arrays of keys have."""
     return dtype.kind == "u" and dtype.itemsize == 8
 
 
@@ -125,7 +125,7 @@ def as_trip_ids(arrays: Sequence[Array]) -> tuple[TripId, ...]:
 
 
 def rising(keys: Keys) -> Array:
-    """Returns distinct keys in order as an array of :data:`KEYS`: how much higher each is than the one before."""
+    """Returns sorted, distinct keys as an array of :data:`KEYS`: the difference of each from the one before."""
     return np.diff(keys, prepend=np.uint64(0))
 
 

@@ -55,7 +55,7 @@ class ModelFile(Tables):
 
     @classmethod
     def open(cls, path: FilePath) -> ModelFile:
-        """Opens a model file, and refuses what astray does not write."""
+        """Opens a model file; raises a ModelFileError for anything else."""
         source = Path(path)
         check_readable(source)
         try:
@@ -160,9 +160,9 @@ class ModelFile(Tables):
         if tables != _expected_tables():
             raise damaged(self.path, "its tables are not those that astray makes")
         if ask("PRAGMA journal_mode").fetchone() != ("delete",):
-            raise damaged(self.path, "it keeps its journal in another way than astray does")
+            raise damaged(self.path, "its journal mode is not the one that astray uses")
         (pages,), (page_bytes,) = (ask(f"PRAGMA {size}").fetchone() for size in ("page_count", "page_size"))
-        if self.path.stat().st_size < pages * page_bytes:  # SQLite itself reads what is missing as zeros
+        if self.path.stat().st_size < pages * page_bytes:  # SQLite would read missing pages as zeros
             raise not_whole(self.path, "it ends before its last page does")
 
 
@@ -209,7 +209,7 @@ def write_model(path: FilePath, parts: Mapping[str, bytes], rows: Iterable[tuple
 
 
 class _NewFile:
-    """A connection to a file that nobody sees before it is complete, and that needs no journal."""
+    """Writes to a file that nobody sees before it is complete, and that needs no journal."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -239,7 +239,7 @@ def _build(path: Path, parts: Mapping[str, bytes], rows: Iterable[tuple[str, Row
 
 
 def _settle(target: Path) -> None:
-    """Removes an old file's journal, which SQLite would take for the journal of the file that replaces it."""
+    """Removes an old file's journal, which SQLite would mistake for the new file's."""
     journal = target.resolve().with_name(f"{target.resolve().name}-journal")
     if journal.exists():
         with contextlib.suppress(ModelFileError):
@@ -255,7 +255,7 @@ def _refusal(path: Path, error: Exception) -> ModelFileError | InUseError:
         return ModelFileError(
             "it may not be written to, or a killed process has left a change half-done, which only a writer can undo",
             place=path,
-            remedy="open it as somebody who may write it",
+            remedy="open it as a user who may write it",
         )
     if code in (DISK_FAILED, DISK_FULL):
         return not_saved(path, error)

@@ -1,4 +1,4 @@
-"""Fits what a model of GPS trips shares and remembers: for one agent, for a pool of agents, for many agents."""
+"""Fits the reward and the memories of a model of GPS trips: for one agent, for a pool, or for many agents."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from astray.model.trip_selection import drawn, thin, without
 from astray.scoring.own_scale import fits, scored_past
 
 KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
-"""How the preset ``kdd19`` sees trips."""
+"""The featurizer of the preset ``kdd19``."""
 
 
-# -------------------------------------------------------------------- how trips are seen
+# -------------------------------------------------------------------- which featurizer
 
 
 def blank_featurizer(parameters: Parameters, trips: Trajectories, rng: np.random.Generator) -> Featurizer:
@@ -56,12 +56,11 @@ def _config_of(parameters: Parameters, trips: Trajectories, encoder: str | None 
 
 
 def shared_featurizer(parameters: Parameters, trips: Trajectories) -> FeaturizerConfig:
-    """Returns how the trips of many agents are seen."""
+    """Returns the configuration of the featurizer that many agents share."""
     config = _config_of(parameters, trips)
     if parameters.encoder not in (None, "familiarity") or config.encoder != "familiarity" or config.context.landmarks:
         raise DataError(
-            "many agents share a reward that sees trips by their familiarity, without landmarks, which belong to one "
-            "place",
+            "many agents share a reward for the encoder familiarity, without landmarks, which belong to one place",
             remedy="leave encoder and landmarks out, or fit one agent, or a pool (pooled=True)",
         )
     return config
@@ -71,7 +70,7 @@ def shared_featurizer(parameters: Parameters, trips: Trajectories) -> Featurizer
 
 
 def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | None:
-    """Returns the reward that serves everybody; None if the agent must learn its own."""
+    """Returns the shared reward; None if these parameters make the agent learn its own."""
     own = parameters.background or own_explorers(parameters.explorers)
     if parameters.preset == "kdd19" or not featurizer.counts or own:
         return None
@@ -79,18 +78,18 @@ def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | No
     if fits(reward, featurizer):
         return reward
     if parameters.reward is not None:
-        raise _another_reward()
+        raise _reward_does_not_fit()
     return None
 
 
 def first_reward(parameters: Parameters) -> Reward:
-    """Returns the reward that learning begins with: the shipped one, or that of a file."""
+    """Returns the reward that learning begins with: the shipped one, or one from a file."""
     return pretrained() if parameters.reward is None else read_reward(parameters.reward)
 
 
-def _another_reward() -> DataError:
+def _reward_does_not_fit() -> DataError:
     return DataError(
-        "the reward was learned with other habits or another context than this featurizer has",
+        "the reward was learned with other habits or another context than those of this featurizer",
         remedy="give the featurizer that it was learned with, or another reward",
     )
 
@@ -99,7 +98,7 @@ def _another_reward() -> DataError:
 
 
 class Enrolled(NamedTuple):
-    """One agent or pool that was measured by a reward."""
+    """An agent or pool whose past trips a reward has scored."""
 
     reward: Reward
     popularity: Popularity  # of places among others
@@ -115,10 +114,10 @@ def enrol_one(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Measures an agent's past trips by a shared reward, which first continues to learn from a population."""
+    """Scores an agent's past trips by the shared reward, which first continues to learn from the population."""
     if population is not None:
         featurizer = featurizer.among(population)
-        if not reward.of_a_pool:  # the ways of single agents would teach it nothing
+        if not reward.of_a_pool:  # a pool's reward learns nothing from the trips of single agents
             learning = (parameters.sharing, rng, parameters.iterations, parameters.progress)
             reward = go_on(reward, population, featurizer.config, *learning) or reward
     if len(past.trips.agents) == 1:
@@ -147,7 +146,7 @@ def enrol_pool(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Measures a pool's held-out trips by a reward that continues to learn from the pool's other trips."""
+    """Scores a pool's held-out trips by the shared reward, which first continues to learn from the pool's others."""
     others = None
     if population is not None:
         featurizer = featurizer.among(population)
@@ -172,7 +171,7 @@ class Shared(NamedTuple):
 
 
 def _refuse_own_reward(parameters: Parameters) -> None:
-    """Refuses parameters that ask for a reward of the agent's own, which many agents cannot share."""
+    """Raises a DataError for parameters that make an agent learn its own reward, which many agents cannot share."""
     asked = {"background": parameters.background, "explorers": parameters.explorers}
     names = [name for name, value in asked.items() if value is not None]
     if parameters.preset in ("own", "kdd19"):
@@ -190,7 +189,7 @@ def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Gen
     config = shared_featurizer(parameters, trips)
     begun = first_reward(parameters)
     if not fits(begun, Featurizer.of(trips, config, np.random.default_rng(0))):
-        raise _another_reward()
+        raise _reward_does_not_fit()
     sharing = {"max_agents": parameters.max_agents, **plain(parameters.sharing or {})}
     learned = go_on(begun, trips, config, sharing, rng, parameters.iterations, parameters.progress) or begun
     context = Context.of(config.context, trips, Projection(0.0, 0.0))
@@ -199,7 +198,7 @@ def learn_shared(parameters: Parameters, trips: Trajectories, rng: np.random.Gen
 
 
 def _without_names(popularity: Popularity) -> tuple[Popularity, dict[str, Keys]]:
-    """Returns how many agents go where, without their names; and where each of them goes."""
+    """Splits a popularity into anonymous counts and the cells of each agent."""
     agents = popularity.by_name
     order = np.argsort(agents.trips, kind="stable")
     cuts = np.searchsorted(agents.trips[order], np.arange(1, len(agents)))
@@ -208,5 +207,5 @@ def _without_names(popularity: Popularity) -> tuple[Popularity, dict[str, Keys]]
 
 
 def no_popularity(config: FeaturizerConfig) -> Popularity:
-    """Returns the popularity before any agent was counted."""
+    """Returns a popularity that counts nobody yet."""
     return Popularity(config.popularity, Visits(Counted()))

@@ -48,7 +48,7 @@ from astray.scoring.scores import AgentModel, Chunk, Scores
 Array = NDArray[Any]
 
 POOL = ""
-"""The name of the memory of a pool."""
+"""The name of a pool's memory."""
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class GpsTrips(World):
     popularity: Popularity
     anomalous: frozenset[TripId] = frozenset()
     updates: int = 0
-    is_one: bool = False  # whether it has one memory, with a frame of its own, to which it compares every trip
+    is_one: bool = False  # True: every trip is compared with the only memory, which has a frame
     memories: Memories = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class GpsTrips(World):
 
     @property
     def common(self) -> Common:
-        """What all agents share."""
+        """The settings and the reward that all agents share."""
         scaling, asking = scale_config(self.parameters), observing_config(self.parameters)
         return Common(self.config, self.context, self.reward, self.weights, self.popularity, scaling, asking)
 
@@ -100,7 +100,7 @@ class GpsTrips(World):
     def fit(
         cls, parameters: Parameters, trips: Trajectories, anomalous: Trajectories, population: Trajectories | None
     ) -> World:
-        """Fits one agent, a pool, or many agents; some parameters ask for a reward of the agent's own."""
+        """Fits one agent, a pool, or many agents; some parameters make the agent learn its own reward."""
         rng = np.random.default_rng(parameters.seed)
         if parameters.pooled is False or (parameters.pooled is None and len(trips.agents) > 1):
             if population is not None:
@@ -139,7 +139,7 @@ class GpsTrips(World):
         population: Trajectories | None,
         rng: np.random.Generator,
     ) -> World:
-        learn_config(parameters, gps=True)  # refuses what it does not know, whether or not it is used
+        learn_config(parameters, gps=True)  # raises an error for unknown settings, even where none of them is used
         rest = None if population is None else others(population, trips, parameters.max_population, rng)
         blank = gps_fitting.blank_featurizer(parameters, trips, rng)
         past = blank.prepare(trips)
@@ -291,7 +291,7 @@ class GpsTrips(World):
         return new[~new.isin(again)]
 
     def _count(self, name: str, trips: Trajectories) -> Memory:
-        """Counts these trips alone, as the memory of this name would."""
+        """Returns the counts of these trips alone, made as those in the memory of this name."""
         if not len(trips):
             return Memory()
         memory = self.memories.peek(name)
@@ -301,7 +301,7 @@ class GpsTrips(World):
         return counted.get(trips.agents[0], Memory())
 
     def reject(self, anomalous: Trajectories) -> None:
-        """Notes trips of one agent that proved anomalous, so that they are refused under whatever name they come."""
+        """Records one agent's trips that proved anomalous: the model then refuses them, even under other names."""
         (agent,) = anomalous.agents
         self._reject(self.name_of(agent), anomalous)
 
@@ -329,7 +329,7 @@ class GpsTrips(World):
         for name, at in self._by_memory(given):
             after[name], found = observing.observe(name, self.memory(name), common, given[at], level)
             outcomes.update(zip(at.tolist(), found, strict=True))
-        # Until here nothing was changed; here everything is.
+        # Scoring may fail, so the model is changed only now.
         learned = given[[outcomes[i].became == LEARNED for i in range(len(given))]] if len(given) else given
         for name, memory in after.items():
             mine = learned if self.is_one else learned[learned.agent_ids == name]
@@ -360,7 +360,7 @@ class GpsTrips(World):
             yield agent, order[run]
 
     def take_trip(self, trip: Trajectories, flagged: bool, p_value: float, seen: Any = None) -> tuple[str, AgentMemory]:
-        """Learns from a trip that was scored before, or lets it wait; enrols its agent if that is unknown.
+        """Learns from a trip that is already scored, or lets it wait; enrols its agent if that is unknown.
 
         Returns what became of the trip, and the agent's memory afterwards.
         """
@@ -375,7 +375,7 @@ class GpsTrips(World):
         return became, after
 
     def answer(self, trips: Sequence[TripId], mine: bool) -> None:
-        """Learns waiting trips that were the agent's own, or rejects them."""
+        """Learns from waiting trips if they are ``mine``, otherwise rejects them."""
         whose = [
             name for name, memory in self._with_waiting() if set(trips).intersection(memory.inbox.waiting.trip_ids)
         ]
@@ -394,7 +394,7 @@ class GpsTrips(World):
                 yield name, memory
 
     def alone(self, agent: str, memory: AgentMemory | None) -> GpsTrips:
-        """Returns a copy of the world that knows one agent by this memory, and nobody else; not saved anywhere."""
+        """Returns a copy of the world that knows only this agent, with this memory, and is not in any store."""
         found = copy.copy(self)
         found.memories = Memories(self.memories.codec, found.measure)
         if memory is not None:
@@ -404,7 +404,7 @@ class GpsTrips(World):
     # ---------------------------------------------------------------- forgetting
 
     def forget(self, agent: str) -> None:
-        """Removes an agent, from the memories, a pool or the population, and all that the model knows of it."""
+        """Removes all that the model knows of an agent, of an agent in its pool, or of one in the population."""
         if self.is_one:
             self._forget_other(agent)
         else:
@@ -496,7 +496,7 @@ class GpsTrips(World):
 
     @property
     def n_trips(self) -> int:
-        """How many trips the model has learned from, suspects included."""
+        """The number of trips that the model has learned from, including suspects."""
         if self.is_one:
             return len(self.sole[1].learned)
         return sum(row.trips for _, row in self.memories.rows())
@@ -523,7 +523,7 @@ class GpsTrips(World):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What the model asks a person."""
+        """The model's open questions to a person."""
         return tuple(q for name, memory in self._with_waiting() for q in questions_of(name, memory))
 
     @property
@@ -533,7 +533,7 @@ class GpsTrips(World):
 
     @property
     def starts(self) -> list[float]:
-        """When the remembered trips of a model of one agent or pool began."""
+        """The starts of the remembered trips in a model of one agent or pool."""
         return [float(time) for time in self.sole[1].counts.times]
 
     def home(self, agent: str) -> Zone | None:
@@ -549,7 +549,7 @@ class GpsTrips(World):
         return trips
 
     def order(self, trips: Trajectories) -> Array | None:
-        """Returns the order in which an agent's trips stand together."""
+        """Returns an order in which each agent's trips are adjacent."""
         return None if self.is_one else many_agents.by_agent(self.check(trips))
 
     def _owners(self, trips: Trajectories) -> list[tuple[str, AgentMemory]]:
@@ -561,7 +561,7 @@ class GpsTrips(World):
         return [found[agent] for agent in trips.agent_ids.tolist()]
 
     def featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
-        """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
+        """Returns the features of a chunk of trips: of ``every`` fix, or of about one fix per interval."""
         owners = self._owners(self.check(trips))
         featurized = many_agents.featurize(trips, owners, self.common, every)
         number = {owner: i for i, owner in enumerate(dict.fromkeys(owners))}
@@ -572,7 +572,7 @@ class GpsTrips(World):
         return Chunk.of_fixes(featurized, history, owner_of)
 
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
-        """Returns one calibration for each memory, in the order in which a chunk's trips meet them."""
+        """Returns one calibration for each memory, in the order in which the trips first need them."""
         common = self.common
         owners = [self.sole] if trips is None or self.is_one else self._owners(trips)
         return [memory.scale(common).calibration() for _, memory in dict.fromkeys(owners)]
@@ -591,7 +591,7 @@ class GpsTrips(World):
         return AgentModel(featurizer, history, memory.scale(common).calibration, common.scaling)
 
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
-        """Explains one trip from the scores of its every fix."""
+        """Explains one trip, given the scores of all its fixes."""
         common, ((name, memory),) = self.common, self._owners(trip)
         featurizer = memory.featurizer(name, common, centres(trip)[0])
         if memory.frame is None:
@@ -638,14 +638,14 @@ class GpsTrips(World):
             model.value("is_one", bool),
         )
         if world.is_one and len(store) != 1:
-            raise model.wrong("a model of one agent or pool, with other than one memory")
+            raise model.wrong("a model of one agent or pool that does not have exactly one memory")
         if not fits(reward, AgentMemory().featurizer("", world.common)):
             raise model.wrong("its reward and its featurizer do not fit together")
         world.opened_with(store)
         return world
 
     def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
-        """Writes the changed memories and parts; changes that others have made meanwhile stay."""
+        """Writes the changed memories and parts; keeps changes that other processes have made meanwhile."""
         popularity, anomalous = self.popularity, self.anomalous
         for agent, row, before in self.memories.changes():
             change.put(agent, row, before)
@@ -669,7 +669,7 @@ class GpsTrips(World):
         return committed
 
     def opened_with(self, store: Store | None) -> None:
-        """Notes that a store holds all that is known now."""
+        """Notes that the store is up to date."""
         if store is not None:
             self.memories.saved(store)
         self._popularity_before, self._anomalous_before, self.uncounted = self.popularity, self.anomalous, []

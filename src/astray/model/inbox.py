@@ -11,18 +11,18 @@ from astray.features.memory import Memory
 
 @dataclass(frozen=True)
 class ObservingConfig:
-    """Settings of when the model asks about flagged trips, and when it warns that habits drift."""
+    """Sets when the model asks about flagged trips, and when it warns that habits drift."""
 
-    alike: float = 0.1  # two trips are alike if they share at least this much of what is new about them
-    together: int = 2  # the fewest alike trips of a question
-    tokens: float = 2.0  # of a new agent; a question costs one
+    alike: float = 0.1  # two trips are alike if they share at least this part of their novel keys
+    together: int = 2  # the fewest alike trips that it asks about
+    tokens: float = 2.0  # a new agent has this many; a question costs one
     tokens_a_trip: float = 0.05  # each trip adds this to the tokens
     most_tokens: float = 5.0  # an agent saves up no more tokens
     most_waiting: int = 50  # the most trips that wait; the oldest leave
-    doubt: float = 2.0  # times the share of flagged trips lately: a trip is learned if its p-value is higher,
-    most_doubt: float = 0.5  # or higher than this
-    lately: int = 20  # the inbox notes for this many last trips whether they were flagged
-    drifting: int = 5  # the fewest flagged trips among these that are a drift
+    doubt: float = 2.0  # learned is a trip with a p-value above this factor times the share of flagged trips lately,
+    most_doubt: float = 0.5  # and always one with a p-value above this
+    lately: int = 20  # how many of the last trips this share and the warning are about
+    drifting: int = 5  # the fewest flagged trips among these that it warns of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Inbox:
         return replace(self, waiting=self.waiting.remove(gone), asked=asked)
 
     def reject(self, trips: Collection[TripId]) -> Inbox:
-        """Returns the inbox after waiting trips proved not to be the agent's: it refuses trips like them."""
+        """Returns the inbox with these waiting trips rejected: it refuses trips like them."""
         proved = self.waiting.remove(set(self.waiting.trip_ids) - set(trips))
         return replace(self.without(trips), rejected=self.rejected.merge(proved))
 

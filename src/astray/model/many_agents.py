@@ -1,9 +1,8 @@
 """Featurises, counts and measures the trips of many agents in one pass, each trip with its own agent's memory.
 
-One agent after the other would cost a few milliseconds each, however few the fixes, and a model may have a hundred
-thousand agents. Paths and steps do not depend on a memory: they are computed for all agents together, and only the
-counts are looked up agent by agent. Trips are sorted by agent, and those of an agent by where they begin
-(:func:`by_agent`).
+Agent by agent, this would take a few milliseconds each, however few the fixes, and a model may have a hundred thousand
+agents. Paths and steps do not depend on a memory: they are computed for all agents together, and only the counts are
+looked up agent by agent. Trips are sorted by agent, and an agent's trips by where they begin (:func:`by_agent`).
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ Owner = tuple[str, AgentMemory]
 T = TypeVar("T")
 P = TypeVar("P")
 
-WAY_POINTS = 32  # the points of a past way that an explanation shows
-ENROL_FIXES = 100_000  # the fixes that are counted together, about
+WAY_POINTS = 32  # points of each past route that an explanation shows
+ENROL_FIXES = 100_000  # about how many fixes are counted at a time
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ class _Projected(Projection):
 def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, every: bool = False) -> Featurized:
     """Featurises trips, each with its owner's memory, as :meth:`Featurizer.featurize` does with one memory.
 
-    The trips of an agent stand together, and have one owner object. With ``every``, every fix becomes a row, else about
-    one fix in an interval; only these give trip statistics.
+    Each agent's trips must be adjacent, and share one owner object. With ``every``, every fix becomes a row; without
+    it, about one fix per interval, and only then are there trip statistics.
     """
     config = common.featurizer
     frames = [memory.frame_of(common, centre) for (_, memory), centre in zip(owners, centres(trips), strict=True)]
@@ -66,7 +65,7 @@ def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, ever
     counts, last = Memory(), None
     for (agent, memory), frame, run in _runs(owners, frames):
         if memory is not last:
-            # A copy for each of many agents: their look-up tables, kept for all, would take much room.
+            # A copy for each agent: the cached look-up tables of all agents would take much room.
             counts, last = memory.counts if memory.frame is not None else replace(memory.counts), memory
         featurizer = replace(memory, counts=counts).featurizer(agent, common, frame.projection)
         here = steps[slice(*np.searchsorted(steps.trip, [run.start, run.stop]))]
@@ -85,7 +84,7 @@ def featurize(trips: Trajectories, owners: Sequence[Owner], common: Common, ever
 
 
 def count(trips: Trajectories, common: Common) -> dict[str, Memory]:
-    """Counts the trips of each agent alone; the trips of an agent must stand together."""
+    """Returns the counts of each agent's trips; each agent's trips must be adjacent."""
     found: dict[str, Memory] = {}
     for chunk in chunks(trips.lengths, ENROL_FIXES):
         part = trips[chunk]
@@ -114,11 +113,11 @@ def measure(agent: str, memory: AgentMemory, common: Common) -> AgentMemory:
         fresh = own_scores(rows, featurizer, number[run], common.reward, common.weights, common.scaling)
         own[number[run]] = fresh.trips
         scales += [] if fresh.step is None else [(run.stop - run.start, fresh.step)]
-    return replace(memory, own=OwnScores(own, _together(scales) or memory.own.step), measured=True)
+    return replace(memory, own=OwnScores(own, _mean_location(scales) or memory.own.step), measured=True)
 
 
-def _together(scales: Sequence[tuple[int, Location]]) -> Location | None:
-    """Returns centre and spread over all places, weighted by how many trips began there."""
+def _mean_location(scales: Sequence[tuple[int, Location]]) -> Location | None:
+    """Returns the mean of several locations of scores, each with its number of trips as its weight."""
     total = sum(n for n, _ in scales)
     return Location(*(sum(n * s[i] for n, s in scales) / total for i in (0, 1))) if scales else None
 
@@ -133,7 +132,7 @@ def _projected(trips: Trajectories, frames: Sequence[Frame]) -> Projection:
 
 
 def _runs(owners: Sequence[T], places: Sequence[P]) -> Iterator[tuple[T, P, slice]]:
-    """Yields runs of neighbouring trips of one owner that begin in one place: the owner, the place and the run."""
+    """Yields owner, place and slice of each run of adjacent trips that share the owner and the starting place."""
     start = 0
     for i in range(1, len(owners) + 1):
         if i == len(owners) or owners[i] != owners[start] or places[i] != places[start]:
@@ -142,7 +141,7 @@ def _runs(owners: Sequence[T], places: Sequence[P]) -> Iterator[tuple[T, P, slic
 
 
 def ways_of(memory: AgentMemory, common: Common, most: int) -> list[Degrees]:
-    """Returns the last ways of an agent to show: the longest path of each kept trip, in a few points."""
+    """Returns an agent's latest routes to show: the longest path of each kept trip, reduced to a few points."""
     found: list[Degrees] = []
     n = 0 if memory.kept is None else len(memory.kept)
     for i in range(max(n - most, 0), n):
@@ -163,13 +162,13 @@ def ways_of(memory: AgentMemory, common: Common, most: int) -> list[Degrees]:
 
 
 def by_agent(trips: Trajectories) -> NDArray[np.int64]:
-    """Returns the order in which an agent's trips stand together: agents by their first trip, trips by place."""
+    """Returns an order in which each agent's trips are adjacent: agents by their first trip, trips by place."""
     _, first, agent = np.unique(trips.agent_ids, return_index=True, return_inverse=True)
     return np.lexsort((_place_numbers(trips), first[agent]))
 
 
 def _by_centre(trips: Trajectories) -> NDArray[np.int64]:
-    """Returns the order in which trips that begin in one place stand together."""
+    """Returns an order in which trips that begin in the same place are adjacent."""
     return np.argsort(_place_numbers(trips), kind="stable")
 
 
@@ -181,7 +180,7 @@ def _place_numbers(trips: Trajectories) -> NDArray[np.int64]:
 
 
 def runs(trips: Trajectories) -> Iterator[tuple[str, slice]]:
-    """Yields each agent and the run of its trips, which stand together."""
+    """Yields each agent and the slice of its trips, which must be adjacent."""
     ids = trips.agent_ids
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]][: len(ids)]).tolist()
     for start, stop in pairwise([*starts, len(ids)]):
@@ -197,7 +196,7 @@ def enrol(
     """
     ordered = trips[by_agent(trips)]
     blank = AgentMemory.blank(common)
-    # Some agents at a time, to bound the memory that this takes.
+    # A few agents at a time, to bound the memory that this takes.
     whole = list(runs(ordered))
     sizes = np.array([ordered.offsets[run.stop] - ordered.offsets[run.start] for _, run in whole], np.int64)
     for some in chunks(sizes, ENROL_FIXES):
@@ -209,7 +208,7 @@ def enrol(
 
 
 def _grown(memory: AgentMemory, trips: Trajectories, counted: Memory | None, common: Common) -> AgentMemory:
-    """Returns a memory with further trips, without those that another process has added meanwhile."""
+    """Returns a memory with these trips added, except those that another process has added meanwhile."""
     known = trips.isin(memory.counts.trip_ids)
     if known.all():
         return memory
@@ -217,7 +216,7 @@ def _grown(memory: AgentMemory, trips: Trajectories, counted: Memory | None, com
     counted = None if counted is None else counted.remove(memory.counts.trip_ids)
     when, zone, counts = started(trips), memory.zone, memory.counts
     first = min(range(len(when)), key=when.__getitem__)
-    # The first trip in the order of time says where an agent lives, whenever that trip came in.
+    # The earliest trip says where an agent lives, even if it is added late.
     if zone is None or not len(counts) or when[first] < (counts.times[0], counts.trip_ids[0].trajectory):
         zone = home_of(trips[first : first + 1])
     grown = memory if counted is None else memory.with_counts(counts.merge(counted))

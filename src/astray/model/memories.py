@@ -1,4 +1,4 @@
-"""The memories of a model, by agent: read when somebody asks for them; changed ones are held until they are saved."""
+"""Maps agents to memories: reads each one when it is first asked for, and holds changed ones until they are saved."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from astray.model.agent_memory import AgentMemory
 from astray.model.memory_bytes import MemoryCodec
 from astray.model.store import Row, Store
 
-HELD_BYTES = 256 << 20  # the most bytes of changed memories in memory; others wait on the disk until they are saved
-READY_BYTES = 32 << 20  # the most bytes of unchanged memories that stay in memory after they were read
+HELD_BYTES = 256 << 20  # the most bytes of unsaved memories in RAM; more wait on the disk
+READY_BYTES = 32 << 20  # the most bytes of unchanged memories that stay in RAM after they were read
 
 Measure = Callable[[str, AgentMemory], AgentMemory]
 
@@ -23,9 +23,9 @@ Measure = Callable[[str, AgentMemory], AgentMemory]
 class Memories(MutableMapping[str, AgentMemory]):
     """Maps agents to what the model knows of them.
 
-    A memory is read from the store when somebody asks for it. Changed memories are held apart from the store until
-    they are saved: up to :data:`HELD_BYTES` in memory, the others in a temporary file without a name. If the counts of
-    a memory have changed, ``measure`` scores its trips when somebody asks for it.
+    It reads a memory from the store when somebody asks for it. It holds changed memories apart from the store until
+    they are saved: up to :data:`HELD_BYTES` in RAM, the others in a temporary file without a name. If the counts of a
+    memory have changed, ``measure`` scores its trips when somebody asks for it.
     """
 
     def __init__(self, codec: MemoryCodec, measure: Measure, store: Store | None = None) -> None:
@@ -102,7 +102,7 @@ class Memories(MutableMapping[str, AgentMemory]):
             self._changed = _Held()
 
     def _note(self, agent: str) -> None:
-        """Notes what the store held when a memory is changed for the first time."""
+        """Notes what the store holds of a memory before its first change."""
         if agent in self._gone or self._is_changed(agent):
             return
         if self._ready.pop(agent) is None and agent not in self._known_as:
@@ -146,14 +146,14 @@ class Memories(MutableMapping[str, AgentMemory]):
         """The agents that are still in the store and are to be removed from it."""
         return [a for a in self._gone if self._known_as.get(a) is not None and not self._is_changed(a)]
 
-    # ---------------------------------------------------------------- at a glance
+    # ---------------------------------------------------------------- without reading memories
 
     def rows(self) -> Iterator[tuple[str, Row]]:
-        """Returns all agents, sorted by name, with their rows; the bytes of the rows are left empty."""
+        """Yields all agents with their rows, sorted by name; the rows lack their bytes."""
         return ((agent, row) for agent in self.names() if (row := self.glance(agent)) is not None)
 
     def glance(self, agent: str) -> Row | None:
-        """Returns the row of an agent without its bytes and without measuring it; None if the agent is unknown."""
+        """Returns an agent's row without its bytes, and without scoring trips; None if the agent is unknown."""
         with self._lock:
             if agent in self._changed:
                 return self.codec.glance(self._changed[agent])
@@ -173,7 +173,7 @@ class Memories(MutableMapping[str, AgentMemory]):
         there = {agent for agent, entry in entries if entry.waiting} - self._gone - self.changed
         return sorted(there.union(a for a in self.changed if (row := self.glance(a)) is not None and row.waiting))
 
-    # ---------------------------------------------------------------- what is changed
+    # ---------------------------------------------------------------- changes
 
     @property
     def changed(self) -> set[str]:
@@ -183,7 +183,7 @@ class Memories(MutableMapping[str, AgentMemory]):
     def changes(self, *, measured: bool = True) -> Iterator[tuple[str, Row | None, bytes | None]]:
         """Yields what is to be written: agent, row (None if it was removed), and the checksum that it had before.
 
-        Without ``measured`` memories that were not measured yet are written as they are.
+        If ``measured`` is False, memories that were not measured yet are written as they are.
         """
         for agent in self._removed:
             yield agent, None, self._known_as[agent]
@@ -196,9 +196,9 @@ class Memories(MutableMapping[str, AgentMemory]):
         """Yields all rows, sorted by name; unchanged ones as the store has them."""
         changed = self.changed
         for agent in self.names():
-            yield agent, self.codec.row(self[agent]) if agent in changed else self._as_it_is(agent)
+            yield agent, self.codec.row(self[agent]) if agent in changed else self._stored_row(agent)
 
-    def _as_it_is(self, agent: str) -> Row:
+    def _stored_row(self, agent: str) -> Row:
         assert self.store is not None
         found = self.store.read(agent)
         if found is None:
@@ -213,7 +213,7 @@ class Memories(MutableMapping[str, AgentMemory]):
         return entry.row(data)
 
     def saved(self, store: Store) -> None:
-        """Notes that all changes were written to a store, which keeps the memories from now on."""
+        """Notes that all changes were written to ``store``, which holds the memories from now on."""
         if store is not self.store:
             self.store = store
             self.discard()
@@ -230,7 +230,7 @@ class Memories(MutableMapping[str, AgentMemory]):
 
 
 class _Held(dict[str, AgentMemory]):
-    """Memories by agent, the one that was set last at the end, and the bytes that they take."""
+    """Maps agents to memories, the last one set at the end, and counts the bytes that they take."""
 
     nbytes = 0
 

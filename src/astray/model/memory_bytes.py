@@ -1,4 +1,4 @@
-"""Turns into bytes, and back, what a store keeps: the memory of each agent, and the places that all agents share."""
+"""Converts to bytes and back what a store keeps: the memory of each agent, and the popularity of places."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class MemoryCodec:
 
     forgetting: Forgetting
     aspects: int
-    context: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # columns of trips, numbers and texts, that are kept
+    context: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # context columns to keep: numbers, texts
 
     @classmethod
     def of(cls, config: FeaturizerConfig, reward: Reward) -> MemoryCodec:
@@ -84,7 +84,7 @@ class MemoryCodec:
 
     @staticmethod
     def glance(memory: AgentMemory) -> Row:
-        """Returns the row without its bytes: what can be listed without reading a memory."""
+        """Returns the row without its bytes, as lists show it."""
         times = memory.counts.times
         first, last = (float(times.min()), float(times.max())) if len(times) else (np.nan, np.nan)
         waiting = bool(len(memory.inbox.waiting) or memory.inbox.asked)
@@ -125,7 +125,7 @@ class MemoryCodec:
     # ---------------------------------------------------------------- reading
 
     def unpack(self, data: bytes) -> AgentMemory:
-        """Returns the memory that :meth:`pack` wrote; raises ``ValueError`` if the bytes hold none."""
+        """Returns the memory that :meth:`pack` wrote; raises ``ValueError`` if these bytes are not a memory."""
         arrays = iter(unpack_arrays(data, MEMORY))
         parts = {name: list(islice(arrays, len(dtypes))) for name, dtypes in _PARTS.items()}
         (numbers,), (bits,), (place,), (times,) = (parts[name] for name in ("numbers", "bits", "frame", "times"))
@@ -188,7 +188,7 @@ class MemoryCodec:
             (lengths > 0).all() and (later >= 0).all() and (np.abs(lat) <= 90).all() and (np.abs(lon) <= 360).all()
         )
         if not possible or any(len(values) != len(ids) for values in context.values()):
-            raise ValueError("no agent can make its trips")
+            raise ValueError("its trips are impossible")
         agents, names = (np.array(part) for part in zip(*ids, strict=True))
         return Trajectories.unchecked({"time": time, "lat": lat, "lon": lon}, offsets, agents, names, context)
 

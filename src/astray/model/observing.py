@@ -1,10 +1,11 @@
 """Learns from one trip after another: normal trips are remembered, flagged ones wait for a person.
 
-The model remembers a trip that was not flagged after scoring it. A flagged trip waits in the inbox. If several waiting
-trips share what is new about them, that is either a new habit or somebody else who has come to stay. Only a person can
-tell, so the model asks a question, as often as the agent has tokens for; it never learns a flagged trip unasked.
-Not all of somebody else's trips are flagged, and each one that the model learns makes the next one normal. So the more
-trips were flagged lately, the more normal a trip must be to be learned; a trip in doubt waits, too.
+The model scores a trip and, if it is not flagged, remembers it. A flagged trip waits in the inbox. If several waiting
+trips are unusual in the same way, either the agent has a new habit, or somebody else travels under its name. Only a
+person can tell, so the model asks a question, which costs the agent one of its tokens. It never learns a flagged trip
+without an answer.
+Not all of an intruder's trips are flagged, and each one that the model learns makes the next one look more normal. So
+the more trips were flagged lately, the more normal a trip must be to be learned; a doubtful trip waits, too.
 
 Everything here is a function of an agent's memory and of what all agents share.
 """
@@ -126,7 +127,7 @@ def take_trip(
     p_value: float,
     seen: SeenTrips | None = None,
 ) -> tuple[AgentMemory, str]:
-    """Learns from one trip that was scored before, lets it wait or refuses it; returns what became of it.
+    """Learns from a trip that is already scored, lets it wait or refuses it; returns what became of it.
 
     ``seen`` is the trip as the memory sees it, if that was computed already.
     """
@@ -149,7 +150,7 @@ def answer(memory: AgentMemory, trips: Sequence[TripId], mine: bool) -> AgentMem
 
 
 def _featurizer(agent: str, memory: AgentMemory, common: Common, trip: Trajectories) -> Featurizer:
-    # A copy of the counts: the look-up tables that counts keep are larger than the counts.
+    # A copy of the counts: the look-up tables that counts cache are larger than the counts.
     of = replace(memory, counts=replace(memory.counts))
     return of.featurizer(agent, common, centres(trip)[0])
 

@@ -11,8 +11,8 @@ from astray.core.trajectories import Trajectories
 from astray.features.hashing import mix
 
 SPAN = 10  # consecutive steps that two runs must share to count as overlapping
-SHARE = 0.05  # of all steps; runs that begin alike share fewer
-DISTINCT = 0.5  # of the steps of a run must differ; where states and actions are few, runs resemble each other
+SHARE = 0.05  # warn if more than this share of all steps overlaps; runs that only begin alike share fewer
+DISTINCT = 0.5  # check only runs of which this share of steps differ: with few possible steps, runs are alike
 
 
 def warn_of_overlap(runs: Trajectories) -> None:
@@ -21,15 +21,15 @@ def warn_of_overlap(runs: Trajectories) -> None:
     if shared > SHARE:
         one, other = (str(runs.ids[i]) for i in example)
         warnings.warn(
-            f"{shared:.0%} of the steps are in two runs or more, such as {one} and {other}. Held-out runs are then "
-            "learned from as well, and p-values promise too much. Cut a recording into runs that do not overlap",
+            f"{shared:.0%} of the steps are in two runs or more, such as {one} and {other}. The model then also learns "
+            "from held-out runs, and its p-values promise too much. Cut a recording into runs that do not overlap",
             OverlapWarning,
             stacklevel=6,  # where fit was called
         )
 
 
 def overlap(runs: Trajectories) -> tuple[float, tuple[int, int]]:
-    """Returns the share of the steps that another run contains too, in spans of several steps, and two such runs.
+    """Returns the share of steps that another run repeats, :data:`SPAN` or more in a row, and two such runs.
 
     >>> recording = np.random.default_rng(0).normal(size=(120, 2))
     >>> windows = [recording[i : i + 40] for i in (0, 20, 80)]  # the first two share twenty steps

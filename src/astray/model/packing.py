@@ -43,17 +43,17 @@ class Contents:
     kind: str
     values: Mapping[str, Any]
     arrays: Mapping[str, Array]
-    path: str = ""  # of these values among all, which the names of their arrays begin with
+    path: str = ""  # where these values are among all; the names of their arrays begin with it
 
     def value(self, name: str, hint: Any) -> Any:
-        """Returns a value as the type that it had: a number, a text, a dataclass, with the arrays in it."""
+        """Returns a value in its original type: a number, a text, or a dataclass with its arrays."""
         if name not in self.values:
             raise self.wrong(f"{name} is missing")
         with self.fitting_together(name):
             return restore(hint, self.values[name], self.arrays, self.path + name)
 
     def within(self, name: str) -> Contents:
-        """Returns the same contents with the values and arrays under ``name`` in place of all."""
+        """Returns the part of these contents that is under ``name``."""
         return replace(self, values=self.value(name, dict[str, Any]), path=f"{self.path}{name}.")
 
     def array(self, name: str, dtype: DTypeLike, *shape: int | None, unbounded: bool = False) -> Array:
@@ -87,7 +87,7 @@ class Contents:
 
     @contextmanager
     def fitting_together(self, what: str = "") -> Iterator[None]:
-        """Refuses the contents if the block, which builds an object from them, finds that they do not fit together."""
+        """Raises a ModelFileError if the block, which builds an object from the contents, finds them inconsistent."""
         try:
             yield
         except (LookupError, TypeError, ValueError) as error:
@@ -201,7 +201,7 @@ def unpack(data: bytes, place: FilePath) -> Contents:
 
 
 def _header(data: bytes) -> dict[str, Any]:
-    """Returns the header; the library gives it only for files on a disk, and accepts a name twice."""
+    """Returns the header. The library reads it only from files on a disk, and accepts duplicate names."""
     size = int.from_bytes(data[:8], "little")
     if not 0 < size <= len(data) - 8:
         raise ValueError("it ends before its header does")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from astray.model.shared_training import GoingOnConfig, Progress
     from astray.scoring.scale_config import ScaleConfig
 
-EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of those of its fields that differ from the default."
+EXPERT = "For experts: a :class:`~{}`, or a (nested) mapping of the fields that differ from the default."
 
 
 def parameter(default: Any, help: str, check: Check | None = None) -> Any:
@@ -41,8 +41,8 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
     pooled: bool | None = parameter(
         None,
         "True: trips of several agents are one pool with one memory, such as the taxis of a town. By default each of "
-        "several agents has a memory of its own, and a model of one agent compares everybody's trips with that agent's "
-        "past. False: a single agent, too, is the first of many (:meth:`~astray.Detector.enroll`).",
+        "several agents has its own memory, and a model of one agent compares everybody's trips with that agent's "
+        "past. False: even a single agent gets a model for many, to which :meth:`~astray.Detector.enroll` adds others.",
     )
     n_jobs: int = parameter(
         1,
@@ -66,8 +66,8 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
     )
     suspect: bool = parameter(
         True,
-        "Whether the model takes past trips that are almost certainly somebody else's out of the memory "
-        "(``suspects_``); it can tell them only with a population.",
+        "True: the model does not remember past trips that are almost certainly somebody else's (``suspects_``). It "
+        "recognises them only with a population.",
     )
     weights: Mapping[str, float] | None = parameter(
         None, "How much of the background comes from each source: ``policy``, ``explore``, ``population``, ``given``."
@@ -75,7 +75,7 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
     background: Callable[[Trajectories, np.random.Generator], Trajectories] | None = parameter(
         None,
         "A function of past trips and a random generator that returns trips to compare them with: further background, "
-        "the source ``given``. The agent then learns a reward of its own. A saved model does not hold it.",
+        "the source ``given``. The agent then learns its own reward. A saved model does not hold it.",
     )
     dynamics: Dynamics | None = parameter(
         None,
@@ -87,7 +87,7 @@ class Parameters(LocalTime, Chance, Deciding, Learning, OwnReward, OneAgent, Its
     )
     ways: int = parameter(
         20,
-        "The number of past ways that an explanation shows of an agent, in a model of many agents.",
+        "In a model of many agents: how many of an agent's past routes an explanation shows.",
         ((lambda value: isinstance(value, int) and value >= 0), "a whole number, 0 or more"),
     )
 
@@ -101,7 +101,7 @@ def documented(doc: str, kind: type[Parameters]) -> str:
     """Returns a class's docstring with a section on its parameters before the one on its attributes."""
     own, lines = {f.name for f in fields(OwnReward)}, []
     for f in fields(kind):
-        whose = " (A reward of the agent's own.)" if f.name in own else ""
+        whose = " (Only where the agent learns its own reward.)" if f.name in own else ""
         words = f"{f.metadata['help']} {f.metadata.get('more', '')}".rstrip() + whose
         lines += [f.name, *textwrap.wrap(words, 116, initial_indent="    ", subsequent_indent="    ")]
     section = "\n".join(["Parameters", "----------", *lines, "", "Attributes\n"])

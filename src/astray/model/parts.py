@@ -1,4 +1,4 @@
-"""The parts of a model that need more than their fields to be saved or checked.
+"""Saves and checks those parts of a model for which copying the fields is not enough.
 
 :func:`~astray.model.packing.pack` saves dataclasses, arrays and tables as they are. A ``*_fields`` function here says
 what is saved of an object that holds more; an ``unpack_*`` function checks that what was read fits together.
@@ -36,7 +36,7 @@ Array = NDArray[Any]
 
 STEP_COLUMNS = ("state", "action")
 LARGEST = 1e9
-"""No weight of a reward, and no mean or scale of a feature, is as large."""
+"""The weights of a reward, and the means and scales of features, are smaller than this."""
 
 
 # -------------------------------------------------------------------- the reward and the policy
@@ -178,7 +178,7 @@ def _unpack_memory(model: Contents, names: Sequence[Name], forgetting: Forgettin
 
 
 def unpack_calibration(model: Contents, name: str) -> Calibration:
-    """Reads what scores are measured on."""
+    """Reads the scale of the scores."""
     calibration: Calibration = model.value(name, Calibration)
     with model.fitting_together(name):
         scores, by_length = calibration.normal.scores, calibration.by_length
@@ -195,7 +195,7 @@ _THRESHOLDS = {"hour": ByHour, "context": ByContext}
 
 
 def plain_threshold(name: str, value: Threshold) -> Any:
-    """Returns a threshold as a file holds it; raises a ModelFileError for a function of the user's."""
+    """Returns a threshold as a plain value; raises a ModelFileError for a user's function."""
     if not callable(value):
         try:
             return float(value)
@@ -236,7 +236,7 @@ def trip_fields(trips: Trajectories) -> dict[str, Any]:
         "agents": trips.agent_ids,
         "trajectories": trips.trajectory_ids,
         "context": {column: "number" if is_number else "text" for column, is_number in numeric.items()},
-        # Under numbers: a column may have any name.
+        # By position, not by name: a column may have any name.
         "values": [values.astype(float if numeric[column] else str) for column, values in trips.context.items()],
     }
 

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def plain(value: Any, arrays: dict[str, Array] | None = None, path: str = "") -> Any:
-    """Returns a value as JSON can hold it: dataclasses become mappings, tuples lists, numpy's numbers plain ones.
+    """Converts a value for JSON: dataclasses become mappings, tuples become lists, numpy numbers plain ones.
 
-    Arrays, those of texts and tables included, move to ``arrays``, if that is given; None stands in their places.
+    If ``arrays`` is given, arrays (texts and tables, too) move there, and leave None in their places.
 
     >>> from astray.features.memory import Forgetting
     >>> plain({"rule": Forgetting(max_trips=3), "sizes": (1, 2)})
@@ -110,8 +110,8 @@ def _plain_field(owner: Any, name: str, arrays: dict[str, Array] | None, path: s
 def restore(hint: Any, value: Any, arrays: Mapping[str, Array] | None = None, path: str = "") -> Any:
     """Returns the value of type ``hint`` that :func:`plain` made plain; raises ``TypeError`` if it does not fit.
 
-    ``arrays`` are those that :func:`plain` moved there. Their numbers must be of the type that the hint says, and, but
-    for tables, finite.
+    ``arrays`` are those that :func:`plain` moved there. Their numbers must have the type in the hint and, except in
+    tables, be finite.
 
     >>> from astray.features.featurizer import FeaturizerConfig
     >>> restore(FeaturizerConfig, plain(FeaturizerConfig(interval=10.0))) == FeaturizerConfig(interval=10.0)
@@ -158,7 +158,7 @@ def _restore_any(hints: Sequence[Any], value: Any, arrays: Mapping[str, Array] |
             return restore(hint, value, arrays, path)
         except TypeError:
             continue
-    raise TypeError(f"{value!r} is none of {', '.join(map(str, hints))}")
+    raise TypeError(f"{value!r} is not one of {', '.join(map(str, hints))}")
 
 
 def restore_array(path: str, arrays: Mapping[str, Array], dtype: DTypeLike, bounded: bool = True) -> Array:
@@ -176,7 +176,7 @@ def restore_array(path: str, arrays: Mapping[str, Array], dtype: DTypeLike, boun
 
 
 def configured(default: T, given: T | Mapping[str, Any] | None) -> T:
-    """Returns the configuration that was given, or the default with the (nested) fields changed that a mapping names.
+    """Returns the given configuration; or, given a (nested) mapping of fields, the default with these changed.
 
     >>> from astray.features.featurizer import FeaturizerConfig
     >>> changed = configured(FeaturizerConfig(), {"interval": 10.0, "faults": {"gap": 600.0}})

@@ -1,12 +1,12 @@
 """Learns the shared reward from many agents, or from a pool, whose trips are treated as one agent's.
 
 The statistics of a trip are relative to its agent's memory, so a reward that was learned from some agents serves all,
-also new ones. Their trips are compared with other agents' and with counterfactuals. Every agent demonstrates several
-times, with memories of different lengths, so that the reward learns how little a short history means.
+even new ones. Their trips are compared with other agents' trips and with counterfactuals. Every agent demonstrates
+several times, with memories of different lengths, so that the reward learns how little a short history means.
 
 A pool, such as the taxis of a town, does not have the habits of a person, so the shared reward detects little in it.
-That reward continues to learn from the pool itself: it compares the pool's trips with counterfactuals in another place,
-by another way, at another pace or hour.
+So the reward continues to learn from the pool itself: it compares the pool's trips with counterfactuals in another
+place, on another route, at another pace or hour.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SharingConfig:
     short_demonstrations: int = 60  # trips that an agent demonstrates with a shorter memory
     others: float = 2.0  # trips of other agents for each demonstration
     imagined: int = 30  # counterfactual trips for each aspect and memory
-    reference: int = 200  # normal trips in each band of history whose rewards are the reference
+    reference: int = 200  # normal trips in each band of history; their rewards are the reference
 
 
 class Teacher(NamedTuple):
@@ -127,7 +127,7 @@ def share(
     step_learning: LearnConfig | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
-    """Learns a reward from the agents of places, and returns it; None if they have too few trips.
+    """Learns a reward from the agents of several places; returns None if they have too few trips.
 
     Each place has trips of many agents, and an agent is compared with others of the same place. ``start`` is an earlier
     reward to continue, whose step reward does not change; without it, the step reward is learned by ``step_learning``.
@@ -186,11 +186,11 @@ def refer(worlds: Sequence[TripDemonstrator], reward: Reward, n: int, rng: np.ra
         stepped = world.steps(STEP_TRIPS)
         if stepped is not None:
             steps[band].append(reward.step(stepped.demonstrations().features).mean(axis=2))
-        moved += _moved(world, reward.trip, rng)
+        moved += _variance_by_memory(world, reward.trip, rng)
     filled = [b for b in range(n_bands) if trips[b] and steps[b]]
 
     def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
-        """Concatenates the parts of each band; an empty band gets those of the nearest one, the shorter first."""
+        """Concatenates the parts of each band; an empty band takes those of the nearest one, preferring shorter."""
         return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
 
     def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:
@@ -201,13 +201,13 @@ def refer(worlds: Sequence[TripDemonstrator], reward: Reward, n: int, rng: np.ra
         medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
     medians = np.where(
         np.isnan(medians), reward.trip.mean, medians
-    )  # the reward, too, takes the mean for what is missing
+    )  # the reward, too, replaces missing values by the mean
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
 
 
 def _shortened(worlds: Sequence[TripDemonstrator], rng: np.random.Generator) -> list[TripDemonstrator]:
-    """Returns the same agents with shorter memories, for bands of history with few memories."""
+    """Returns the same agents with shorter memories, to fill bands of history that have few memories."""
     band = band_of(np.array([world.featurizer.memory.history for world in worlds]))
     found = []
     for b, (low, high) in enumerate(zip((SHORTEST, *BANDS[:-1]), BANDS, strict=True)):
@@ -220,8 +220,8 @@ def _shortened(worlds: Sequence[TripDemonstrator], rng: np.random.Generator) -> 
     return found
 
 
-def _moved(world: TripDemonstrator, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
-    """Returns the squared difference of rewards between two halves of a memory, times the trips in a half."""
+def _variance_by_memory(world: TripDemonstrator, reward: RewardPosterior, rng: np.random.Generator) -> list[float]:
+    """Returns how much rewards vary with the memory: the variance between two halves, times the trips in a half."""
     ids = list(world.featurizer.memory.trip_ids)
     half = len(ids) // 2
     if half < 2:
@@ -253,7 +253,7 @@ class GoingOnConfig(SharingConfig):
     slowing: float = 0.5  # the learning rate, as a share of that of a new reward
 
     def variance(self, n_agents: int) -> float:
-        """Returns the prior's variance for a number of agents; it grows with the square, as few agents vary little.
+        """Returns the prior's variance; it grows with the square of the number of agents, as few agents vary little.
 
         >>> [round(GoingOnConfig().variance(n), 2) for n in (12, 24, 48)]
         [0.05, 0.2, 0.8]

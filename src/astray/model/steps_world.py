@@ -1,7 +1,7 @@
 """The world of steps: a reward of single steps that is learned for one agent or pool, by Algorithm 1 of the paper.
 
 Its trajectories are states and actions of any kind, or GPS trips where the shared reward does not serve: for the preset
-``kdd19``, for encoders and contexts that the shared reward does not know, and with counterfactuals of the user's.
+``kdd19``, for encoders and contexts that the shared reward does not know, and with the user's own counterfactuals.
 """
 
 from __future__ import annotations
@@ -91,22 +91,22 @@ class Steps(World):
 
     @property
     def reward(self) -> Reward:  # type: ignore[override]
-        """What was learned."""
+        """The learned reward."""
         return self.trained.reward
 
     @property
     def sees(self) -> str:  # type: ignore[override]
-        """What its trajectories are, in words."""
+        """What its trajectories hold, as messages say it."""
         return "GPS fixes (time, lat, lon)" if self.is_timed else "states and actions"
 
     @property
     def is_timed(self) -> bool:  # type: ignore[override]
-        """Whether its trajectories are GPS trips."""
+        """True if its trajectories are GPS trips."""
         return self.featurizer is not None
 
     @property
     def featurizer(self) -> Featurizer | None:
-        """How GPS trips are seen; None for states and actions."""
+        """The featurizer of GPS trips; None for states and actions."""
         return self.trained.featurizer
 
     # ---------------------------------------------------------------- learning
@@ -123,7 +123,7 @@ class Steps(World):
         """Learns a reward from states and actions."""
         if parameters.pooled is False:
             raise DataError(
-                "states and actions make a model of one agent or one pool; memories of many agents are of GPS trips",
+                "states and actions make a model of one agent or one pool; only GPS trips make one of many agents",
                 remedy="leave pooled out, or give fixes (time, lat, lon)",
             )
         rng = np.random.default_rng(parameters.seed)
@@ -213,7 +213,7 @@ class Steps(World):
 
     @property
     def is_one(self) -> bool:
-        """Whether the model compares every trip with the same past: always."""
+        """True: the model compares every trip with the same past."""
         return True
 
     @property
@@ -222,7 +222,7 @@ class Steps(World):
         return list(self.names)
 
     def unknown_agents(self, trips: Trajectories) -> list[str]:
-        """Returns the agents of these trips other than the model's own; a pool scores anybody."""
+        """Returns the agents of these trips that are not the model's agent; none for a pool, which scores anybody."""
         name = self.names[0] if len(self.names) == 1 else ""
         return [agent for agent in trips.agents if name and agent and agent != name]
 
@@ -244,7 +244,7 @@ class Steps(World):
 
     @property
     def starts(self) -> list[float]:
-        """When the remembered or kept trips began; empty for states and actions."""
+        """The starts of the remembered or kept trips; empty for states and actions."""
         if self.featurizer is None:
             return []
         kept = self.trained.kept
@@ -285,7 +285,7 @@ class Steps(World):
 
     @property
     def calibration(self) -> Calibration:
-        """What scores are measured on."""
+        """The scale of the scores."""
         return self.trained.calibration
 
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
@@ -294,7 +294,7 @@ class Steps(World):
 
     @property
     def eps(self) -> Threshold | None:
-        """The threshold that decides; the paper's if too few trips were held out to promise a rate."""
+        """The threshold; the paper's if too few trips were held out to guarantee a false-alarm rate."""
         few = least_rate(self.calibration.normal.total) > self.parameters.false_alarm_rate
         if self.parameters.eps is None and (few or self.parameters.preset == "kdd19"):
             return PAPER_EPS
@@ -310,7 +310,7 @@ class Steps(World):
         return AgentModel(self.featurizer, history, lambda unfinished: calibration, scale_config(self.parameters))
 
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
-        """Explains one trip from the scores of its every fix."""
+        """Explains one trip, given the scores of all its fixes."""
         if self.featurizer is None:
             assert self.trained.world is not None
             return explain_steps(scores, bounds, self.trained.world)
@@ -321,7 +321,7 @@ class Steps(World):
     # ---------------------------------------------------------------- keeping
 
     def pack(self) -> dict[str, Any]:
-        """Returns all that was learned as a model file holds it."""
+        """Returns all that was learned, as a model file holds it."""
         return {
             "config": self.learning,
             "agents": self.names,

@@ -1,9 +1,9 @@
 """Where a model is kept: one set of tables, in a model file, in the service's SQLite database or in PostgreSQL.
 
-``models`` holds what all agents share, in named parts; ``memories`` has one row for each agent. Both have checksums
-over the place and the contents of each row. ``shards`` has the number of agents and their combined checksum for each
-hash of their names: if an agent is not found, its shard proves that it really is not there. So SQLite or a checksum
-refuses a damaged page. The checksums have no key: they find accidents, not forgery.
+``models`` holds what all agents share, in named parts; ``memories`` has one row for each agent. Every row has a
+checksum over its place and its contents. Agents belong to shards by a hash of their names; ``shards`` has the number of
+agents in each and their combined checksum. So if an agent is not found, its shard proves that it really is not there,
+and SQLite or a checksum detects every damaged page. The checksums have no key: they find accidents, not forgery.
 
 :class:`Tables` runs the statements on any connection; :class:`~astray.model.file.ModelFile` does so on a file. Another
 place with the methods of :class:`Store` can replace them.
@@ -61,7 +61,7 @@ _PUT_SHARD = (
 
 
 class Row(NamedTuple):
-    """An agent as it is written: its memory, and a summary of it."""
+    """What a store writes of an agent: its memory, and a summary."""
 
     data: bytes
     trips: int  # that are remembered
@@ -96,15 +96,15 @@ class Change(Protocol):
     def put(self, agent: str, row: Row | None, before: bytes | None) -> None:
         """Replaces the row of an agent, or removes it if ``row`` is None.
 
-        ``before`` is the checksum that the agent should have now, None if it should not be there. Otherwise somebody
-        else has changed the agent: raises :class:`~astray.core.errors.InUseError`.
+        ``before`` is the checksum that the agent had when it was read, None if it was not there. Raises an
+        :class:`~astray.core.errors.InUseError` if somebody else has changed the agent since.
         """
 
 
 class Store(Protocol):
-    """Where a model is kept. Several threads may read at once, and others may change it meanwhile.
+    """Keeps a model. Several threads may read it at once while others change it.
 
-    A store checks what it reads: if that is not what was written, it raises :meth:`wrong`.
+    A store checks what it reads: if that is not what was written, it raises the error that :meth:`wrong` makes.
     """
 
     name: str  # in messages
@@ -159,7 +159,7 @@ def shard_of(agent: str) -> int:
 
 
 def _seal(agent: str, summary: Sequence[Any], of_data: bytes) -> bytes:
-    """Returns the checksum of a row: that of its memory, and that of all the rest with it."""
+    """Returns a row's checksum in two halves: over the memory, and over the summary and the first half."""
     return of_data + checksum(f"agent {agent}", repr(tuple(summary)).encode() + of_data, 8)
 
 
@@ -205,7 +205,7 @@ class Tables:
             return None
         entry, data = self._entry(agent, found), _bytes(found[7])
         if checksum("memory", data, 8) != entry.checksum[:8]:
-            raise self._unlike(agent)
+            raise self._damaged_agent(agent)
         return data, entry
 
     def _found(self, agent: str, columns: str) -> tuple[Any, ...] | None:
@@ -216,17 +216,17 @@ class Tables:
             if agent not in self._listed(shard_of(agent)):
                 return None
             # Another process may have written it just now; otherwise the index is damaged.
-        raise self._unlike(agent)
+        raise self._damaged_agent(agent)
 
     def _entry(self, agent: str, found: Sequence[Any]) -> Entry:
         told, trips, first, last, waiting, zone, version = found[:7]
         begun, ended = (math.nan if time is None else time for time in (first, last))
         entry = Entry(_bytes(told), trips, begun, ended, bool(waiting), zone, version)
         if _seal(agent, entry[1:], entry.checksum[:8]) != entry.checksum:
-            raise self._unlike(agent)
+            raise self._damaged_agent(agent)
         return entry
 
-    def _unlike(self, agent: str) -> ModelFileError:
+    def _damaged_agent(self, agent: str) -> ModelFileError:
         return self.wrong(f"what is known of agent {agent!r} does not match its checksum")
 
     def _listed(self, shard: int) -> dict[str, bytes]:
@@ -237,10 +237,10 @@ class Tables:
         listed = {str(agent): _bytes(told) for agent, told, n in rows if n == -1}
         sums = [(n, _bytes(told)) for _, told, n in rows if n != -1]
         if sums != ([_total(listed)] if listed else []):
-            raise self._unlisted()
+            raise self._damaged_list()
         return listed
 
-    def _unlisted(self) -> ModelFileError:
+    def _damaged_list(self) -> ModelFileError:
         return self.wrong("its list of agents does not match its checksum")
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
@@ -256,19 +256,19 @@ class Tables:
             listed.setdefault(shard_of(agent), {})[agent] = entry.checksum
             yield agent, entry
         if sums != {shard: _total(agents) for shard, agents in listed.items()}:
-            raise self._unlisted()
+            raise self._damaged_list()
 
     def __len__(self) -> int:
         ((rows, counted),) = self._connection.rows(
             "SELECT (SELECT count(*) FROM memories), (SELECT coalesce(sum(agents), 0) FROM shards)"
         )
         if rows != counted:
-            raise self._unlisted()
+            raise self._damaged_list()
         return int(rows)
 
     @contextmanager
     def changing(self) -> Iterator[TablesChange]:
-        """Changes the tables inside the transaction that is open, which makes that whole or nothing."""
+        """Changes the tables inside the open transaction, so all at once or not at all."""
         self._change = TablesChange(self, self._connection)
         try:
             yield self._change
@@ -291,7 +291,7 @@ class TablesChange:
         self._connection.run(_PUT_PART, (version, part, checksum(f"{version} {part}", data), data))
 
     def put(self, agent: str, row: Row | None, before: bytes | None) -> None:
-        """Replaces the row of an agent, or removes it; refused unless it has the checksum ``before`` now."""
+        """Replaces or removes the row of an agent; raises an InUseError if its checksum is not ``before``."""
         shard = shard_of(agent)
         listed = self.touched.setdefault(shard, self._tables._listed(shard))
         if listed.get(agent) != before:
@@ -322,5 +322,5 @@ class TablesChange:
 
 
 def _bytes(value: Any) -> bytes:
-    """Returns a blob as bytes; what a damaged row holds may not even be a blob."""
+    """Returns a blob as bytes; none if a damaged row holds no blob."""
     return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b""

@@ -19,7 +19,7 @@ from astray.features.memory import Memory
 from astray.features.paths import resample
 from astray.scoring.scores import chunks
 
-REMEMBER_FIXES = 500_000  # the fixes of the trips that are counted together, about
+REMEMBER_FIXES = 500_000  # about how many fixes are counted at a time
 
 
 def teachable(
@@ -28,10 +28,10 @@ def teachable(
     refused: Iterable[TripId] = (),
     known: frozenset[TripId] = frozenset(),
 ) -> NDArray[np.bool_]:
-    """Returns a mask of the trips that a model may learn from; raises a DataError if two have one name.
+    """Returns a mask of the trips that a model may learn from; raises a DataError if two have the same name.
 
-    These are all trips but those marked -1, those in ``refused``, and those ``known`` to be anomalous, unless these are
-    marked +1 now.
+    A model never learns from trips marked -1, from those in ``refused``, or from those ``known`` to be anomalous,
+    unless these are marked +1 now.
 
     >>> trips = Trajectories.from_fixes(time=[0, 0, 0], lat=[0, 0, 0], lon=[0, 0, 0], agent="a", trajectory=[*"xyz"])
     >>> teachable(trips, [1, -1, 1], refused=[TripId("a", "z")]).tolist()
@@ -40,7 +40,7 @@ def teachable(
     for trip, times in Counter(trips.ids).most_common(1):
         if times > 1:
             raise DataError(
-                f"two trajectories are called '{trip}'", remedy="give each trajectory of an agent an id of its own"
+                f"two trajectories are called '{trip}'", remedy="give the trajectories of an agent different ids"
             )
     unwanted = trips.isin(refused)
     if y is None:
@@ -48,7 +48,7 @@ def teachable(
     labels = np.asarray(y)
     if labels.shape not in ((), (len(trips),)) or not np.isin(labels, (-1, 1)).all():
         raise DataError(
-            "y is not a label for each trajectory",
+            "y does not have one label for each trajectory",
             remedy=f"give +1 (normal) or -1 (anomalous) for each of the {len(trips)} trajectories",
         )
     return np.asarray(~unwanted & (labels == 1), bool)
@@ -71,7 +71,7 @@ def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> No
         columns, wanted = given.columns[name].shape[1], known.columns[name].shape[1]
         if columns != wanted:
             raise DataError(
-                f"{whose}{name}s have {columns} columns, not {wanted} as those that were learned from",
+                f"{whose}{name}s have {columns} columns, not {wanted} as in the past trajectories",
                 remedy="give the same columns",
             )
 
@@ -113,7 +113,7 @@ def given_again(trips: Memory, known: Memory) -> set[TripId]:
 
 
 class Update(NamedTuple):
-    """Trips that are learned from, their ids, and the ids of those that proved anomalous."""
+    """Trips to learn from, their ids, and the ids of trips that proved anomalous."""
 
     new: Trajectories | None
     learned: frozenset[TripId]
@@ -127,7 +127,7 @@ def sort_out(
     past: Iterable[TripId] = (),
     known: frozenset[TripId] = frozenset(),
 ) -> Update:
-    """Sorts new trips by their marks, and past ones by their names, into learned and refused ones.
+    """Sorts new trips by their marks, and past ones by their names, into trips to learn from and trips to refuse.
 
     ``anomalous`` names trips, new or ``past``, that proved anomalous; raises a DataError for an unknown name. ``known``
     are the past trips that are already known to be anomalous.
@@ -144,7 +144,7 @@ def sort_out(
 
 
 def kept_ways(kept: Trajectories | None, but: Trajectories) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Returns some past ways (lat, lon) to show, evenly spread over the kept trips, without the trips ``but``."""
+    """Returns some past routes (lat, lon) to show, evenly spread over the kept trips; leaves out the trips ``but``."""
     if kept is None:
         return []
     shown = without(kept, but.ids)

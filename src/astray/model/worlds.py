@@ -1,7 +1,7 @@
-"""Worlds: the kinds of trajectories that a model can be about, chosen once when it is fitted.
+"""A world is a kind of trajectories that a model can be about; it is chosen when the model is fitted.
 
-:class:`~astray.Detector` asks its world, and never what kind it is. A further kind of trajectories is a subclass of
-:class:`World` with an entry in :data:`WORLDS`.
+:class:`~astray.Detector` calls the methods of its world and never asks which one it is. To add a kind of trajectories,
+write a subclass of :class:`World` and enter it in :data:`WORLDS`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = NDArray[Any]
 Level = Callable[[Trajectories, Calibration], float]
 
 WORLDS = {"trips": "astray.model.gps_trips:GpsTrips", "steps": "astray.model.steps_world:Steps"}
-"""The worlds by the name that a model file holds; trajectories belong to the first world that takes them."""
+"""Maps the names in model files to worlds; trajectories belong to the first world that takes them."""
 
 
 def worlds() -> Iterator[type[World]]:
@@ -70,28 +70,28 @@ def world_named(model: Contents) -> type[World]:
 
 
 class World(ABC):
-    """What a fitted model knows, and how it looks at trajectories of its kind.
+    """What a fitted model knows, and how it handles trajectories of its kind.
 
     Attributes
     ----------
     kind
         The name of the world in a model file.
     sees
-        What its trajectories are, in words.
+        What its trajectories hold, as messages say it.
     is_timed
-        Whether its trajectories are fixes, with times and places on the earth.
+        True if its trajectories are fixes, with times and places on the earth.
     parameters
         The parameters of the detector that it belongs to.
     reward
-        What was learned.
+        The learned reward.
     weights
-        How much each aspect of the reward counts.
+        The weight of each aspect of the reward.
     anomalous
         The trips that proved anomalous, which the model never learns from.
     updates
-        How often the model continued to learn.
+        The number of times that the model continued to learn.
     memories
-        What the model knows of each agent; empty where it remembers no trips.
+        The memory of each agent; empty where the model remembers no trips.
     """
 
     kind: ClassVar[str]
@@ -151,7 +151,7 @@ class World(ABC):
         raise self._cannot("learn trip by trip")
 
     def answer(self, trips: Sequence[TripId], mine: bool) -> None:
-        """Learns waiting trips that were the agent's own, or rejects them."""
+        """Learns from waiting trips if they are ``mine``, otherwise rejects them."""
         raise self._cannot("learn trip by trip")
 
     @abstractmethod
@@ -186,7 +186,7 @@ class World(ABC):
     @property
     @abstractmethod
     def n_trips(self) -> int:
-        """How many trips the model has learned from."""
+        """The number of trips that the model has learned from."""
 
     @property
     @abstractmethod
@@ -209,7 +209,7 @@ class World(ABC):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What the model asks a person."""
+        """The model's open questions to a person."""
         return ()
 
     @property
@@ -220,7 +220,7 @@ class World(ABC):
     @property
     @abstractmethod
     def starts(self) -> list[float]:
-        """When the remembered trips of a model of one agent or pool began; empty where there is no time."""
+        """The starts of the remembered trips in a model of one agent or pool; empty for trips without times."""
 
     @abstractmethod
     def home(self, agent: str) -> Zone | None:
@@ -229,7 +229,7 @@ class World(ABC):
     @property
     @abstractmethod
     def is_one(self) -> bool:
-        """Whether the model is of one agent or one pool, so that it compares every trip with the same past."""
+        """True if the model is of one agent or one pool: it then compares every trip with the same past."""
 
     # ---------------------------------------------------------------- looking
 
@@ -238,23 +238,23 @@ class World(ABC):
         """Returns the trips, or raises a DataError if they are not of the kind that the model was fitted on."""
 
     def order(self, trips: Trajectories) -> Array | None:
-        """Returns the order in which trips are scored fastest; None if it is the order in which they are given."""
+        """Returns the order in which trips are scored fastest; None for the order in which they are given."""
         return None
 
     @abstractmethod
     def featurize(self, trips: Trajectories, every: bool = False) -> Chunk:
-        """Returns the features of a chunk of trips: of every fix, or of about one an interval."""
+        """Returns the features of a chunk of trips: of ``every`` fix, or of about one fix per interval."""
 
     @abstractmethod
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
-        """Returns what the trips of a chunk are measured on; ``chunk.scale`` numbers these.
+        """Returns the scales of the scores of these trips; ``chunk.scale`` says which one each trip has.
 
-        A model of one agent or pool measures all trips alike: its only calibration needs no trips.
+        A model of one agent or pool has one for all trips, so it needs no trips to return it.
         """
 
     @abstractmethod
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
-        """Explains one trip from the scores of its every fix."""
+        """Explains one trip, given the scores of all its fixes."""
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
@@ -265,11 +265,11 @@ class World(ABC):
 
     @property
     def eps(self) -> Threshold | None:
-        """The threshold that decides; None if the rate of false alarms decides."""
+        """The threshold; None if it follows from the false-alarm rate."""
         return self.parameters.eps
 
     def zones(self, trips: Trajectories) -> list[Zone] | None:
-        """Returns the time zone in which the times of each trip are printed; None where there is no time."""
+        """Returns the time zone in which each trip's times are printed; None for trips without times."""
         if not self.is_timed:
             return None
         homes = {agent: home for agent in trips.agents if (home := self.home(agent)) is not None}
@@ -280,7 +280,7 @@ class World(ABC):
         return {"start": as_moments(trips.columns["time"][trips.offsets[:-1]])} if self.is_timed else {}
 
     def fix_columns(self, trips: Trajectories) -> dict[str, Any]:
-        """Returns the columns that say which fix or step each row of the table of fixes is."""
+        """Returns the columns that identify the fix or step in each row of the table of fixes."""
         if self.is_timed:
             when = as_moments(trips.columns["time"])
             return {"time": when, "lat": trips.columns["lat"], "lon": trips.columns["lon"]}
@@ -310,9 +310,9 @@ class World(ABC):
         """Returns the world that a store holds; ``model`` is its part ``MODEL``."""
 
     def write_changes(self, store: Store, change: Change) -> Callable[[], None]:
-        """Writes what was changed of parts and memories; returns a function to call once that is committed."""
+        """Writes the changed parts and memories; returns a function to call after the commit."""
         change.share(ANOMALOUS, pack_anomalous(self.anomalous))
         return lambda: None
 
     def opened_with(self, store: Store | None) -> None:  # noqa: B027  (a world without memories has nothing to note)
-        """Notes that a store holds all that is known now."""
+        """Notes that the store is up to date."""

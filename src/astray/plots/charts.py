@@ -1,4 +1,4 @@
-"""Draws the charts of a model: how scores are distributed, and how the measures of training went."""
+"""Draws the charts of a model: the distribution of its scores, and the course of its training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 def scores_figure(
     scores: ArrayLike, labels: Sequence[str] | Array | None = None, eps: float = -2.0, *, name: str = "normality N(τ)"
 ) -> Figure:
-    """Draws how scores are distributed, and where the threshold lies.
+    """Draws the distribution of scores, and the threshold.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ _MEASURES = (  # column of a history, title
 
 
 def history_figure(history: pl.DataFrame) -> Figure:
-    """Draws the training history, one small picture per measure.
+    """Draws the training history: one small chart for each measure.
 
     Parameters
     ----------

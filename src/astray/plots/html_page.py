@@ -1,4 +1,4 @@
-"""Writes explanations as one HTML file with a map that can be moved and zoomed, and that loads nothing."""
+"""Writes explanations to one HTML file, with a map that can be moved and zoomed; the file loads nothing else."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ PLACES = 1e6  # places are written in millionths of a degree, about a tenth of a
 def explanation_page(explanation: Explanation | Sequence[Explanation]) -> str:
     """Returns explanations as one HTML page with a map that can be moved and zoomed.
 
-    The page holds all it needs, works without a network, and its policy forbids it to load anything. It shows what
-    :func:`~astray.plots.explanation_figure` shows; pointing at a fix, on the map or on the curve, shows its scores.
-    With several trips the reader chooses one from a list, the least normal first. The page holds where somebody went,
-    so it is as private as the trips.
+    The page works without a network, and its content security policy forbids it to load anything. It shows what
+    :func:`~astray.plots.explanation_figure` shows; point at a fix, on the map or on the curve, to see its scores. Of
+    several trips the reader chooses one from a list, the least normal first. The page shows where somebody went, so it
+    is as private as the trips.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def save_page(page: str, path: str | Path) -> None:
 
 
 def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
-    """Returns a trip as the page's script reads it; looks habitual ways up in ``ways``, or adds them."""
+    """Returns a trip as the page's script reads it; adds its habitual ways to ``ways`` unless they are there."""
     usable = usable_fixes(e)
     on_map = len(e.lat) > 0
     start = float(e.time[0]) if on_map else None
@@ -122,7 +122,7 @@ def _trip(e: Explanation, ways: dict[str, int]) -> dict[str, Any]:
 
 
 def _on_map(e: Explanation, usable: NDArray[np.bool_], ways: dict[str, int]) -> dict[str, Any]:
-    """Returns what only a trip on a map has."""
+    """Returns the entries that only a trip on a map has."""
     shown = frame(e)
     stop = None
     if (found := long_stop(shown.centre.to_metres(e.lat, e.lon)[usable], e.time[usable])) is not None:
@@ -153,7 +153,7 @@ def _way(way: Way) -> list[list[int]]:
 
 
 def _differences(values: Array) -> list[int]:
-    """Returns the first value and the differences to the next, as whole numbers.
+    """Returns the first value and then the differences between neighbours, as whole numbers.
 
     >>> _differences(np.array([10.2, 11.9, 11.0]))
     [10, 2, -1]
@@ -173,7 +173,7 @@ def _json(data: Any) -> str:
 
 
 def bundle(names: Sequence[str]) -> str:
-    """Joins modules into one script: without imports and exports, since all of them share one scope."""
+    """Joins modules into one script, without imports and exports, because all of them share one scope."""
     return "".join(re.sub(r"(?m)^export ", "", re.sub(r"(?ms)^import [^;]*;\n", "", _asset(name))) for name in names)
 
 

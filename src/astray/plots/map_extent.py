@@ -15,10 +15,10 @@ from astray.plots.trip_text import usable_fixes
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-MARGIN = 0.1  # of the longer side, around what is shown
+MARGIN = 0.1  # around what is shown, as a share of the longer side
 LEAST_MARGIN = 150.0  # metres
-READABLE = 0.2  # share of the longer side that the trip must take if the map shows habitual ways as well
-LOOKED_AT = 500  # places of the trip, and four times as many of the past, between which the distance is measured
+READABLE = 0.2  # the map shows habitual ways only if the trip still takes this share of the longer side
+LOOKED_AT = 500  # distances are measured from at most this many places of the trip, to four times as many past ones
 
 WINDS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
 ARROWS = "↑↗→↘↓↙←↖"
@@ -77,7 +77,7 @@ def _box(ways: Sequence[Array]) -> tuple[Floats, Floats]:
 
 
 def _away(trip: Way, past: Sequence[Way]) -> Away:
-    """Measures from the trip to the nearest habitual way, on the globe: a flat map is wrong over long distances."""
+    """Measures from the trip to the nearest habitual way on the globe, as a flat map is wrong over long distances."""
     lat, lon = _thinned(trip, LOOKED_AT)
     all_lat, all_lon = (np.concatenate(part) for part in zip(*past, strict=True))
     to_lat, to_lon = _thinned((all_lat, all_lon), 4 * LOOKED_AT)

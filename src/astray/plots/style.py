@@ -1,4 +1,4 @@
-"""The style that all pictures share, and how they are written to files."""
+"""Defines the style that all pictures share, and writes pictures to files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
 
-LOWEST, HIGHEST = -4.0, 1.0  # normality at the two ends of the colours, the same in every picture
+LOWEST, HIGHEST = -4.0, 1.0  # the normality at the two ends of the colour scale, in every picture
 FORMATS = (".png", ".svg")
 
 # Orange for unusual, blue for normal: they differ for every kind of colour vision; in grey the ends are the darkest.
@@ -26,7 +26,7 @@ COLOURS = (
     (1.0, "#0b4a8f"),
 )
 INK, GREY, PALE = "#222222", "#8a8a8a", "#bcbcbc"
-NORMAL, ODD = "#3f8fc9", "#c04f0c"  # white numbers are readable on the second
+NORMAL, ODD = "#3f8fc9", "#c04f0c"  # white digits are readable on the second
 
 
 def palette() -> tuple[Colormap, Normalize]:

@@ -1,4 +1,4 @@
-"""Draws one trip: the map coloured by normality, and under it normality in time."""
+"""Draws one trip: a map coloured by normality, and under it normality over time."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-SAID = 12  # the most segments that get a number and words: the worst ones
+SAID = 12  # at most this many segments, the worst, get a number and words
 LETTERS = 112  # in a line
 TITLE_LETTERS = 62  # in a line of the title
 FEW = 60  # a trip of at most this many fixes has larger points in time
 
 
 def explanation_figure(explanation: Explanation) -> Figure:
-    """Draws a trip on its map, coloured by normality, over its normality in time.
+    """Draws a trip on a map, coloured by normality, and under it normality over time.
 
     The map shows the agent's habitual ways in grey, the segments that are not normal with a halo and a number, and the
-    expected ways dashed. Under it are normality with its band of two spreads over the heads either side, and the
-    thresholds at which a segment opens and closes. For states and actions there is no map.
+    expected ways dashed. The curve of normality has a band of two spreads over the heads to either side, and the
+    thresholds at which a segment begins and ends. For states and actions there is no map.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _scale_bar(axes: Axes) -> None:
 
 
 def _coloured(points: Floats, values: Floats, width: float) -> LineCollection:
-    """Returns a line whose pieces have the colour of their lower end."""
+    """Returns a line; each piece has the colour of its less normal end."""
     from matplotlib.collections import LineCollection
 
     colours, scale = palette()

@@ -1,4 +1,4 @@
-"""The texts of pictures and pages about a trip, and the fixes that they draw."""
+"""Writes the texts of pictures and pages about a trip, and selects the fixes that they draw."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from astray.explain import ExplainedSegment, Explanation
 
 Floats = NDArray[np.float64]
 
-STOOD = 5.0  # minutes of standing still from which a map marks the place
-SAME_PLACE = 60.0  # metres from where it stopped within which a trip stands still
+STOOD = 5.0  # a map marks a place where a trip stood still for this many minutes
+SAME_PLACE = 60.0  # a trip stands still while it is within this many metres of where it stopped
 IN_SECONDS = 180.0  # shorter times are counted in seconds
 IN_MINUTES = 3 * 3600.0  # longer times are counted in hours
 
@@ -21,14 +21,14 @@ VERDICTS = {"anomaly": "Anomaly", "review": "For review", "normal": "Normal"}
 
 
 def heading(e: Explanation) -> str:
-    """Returns the decision, and the trip that it concerns."""
+    """Returns a heading with the decision and the trip."""
     whose = f" of {harmless(e.agent)}" if e.agent else ""
     when = f", {e.began}" if e.began else ""
     return f"{VERDICTS.get(e.decision, e.decision)}: trip {harmless(e.trajectory)}{whose}{when}"
 
 
 def grounds(e: Explanation) -> list[str]:
-    """Returns the reasons against the trip, if any, and the scores behind the decision, as lines."""
+    """Returns lines with the reasons against the trip, if any, and with the scores behind the decision."""
     if np.isnan(e.score):
         return ["no usable fix, so no score"]
     against = "at or under" if e.score <= e.eps else "above"

@@ -1,4 +1,4 @@
-"""Draws all trips on one small map, as a picture or in letters."""
+"""Draws all trips on one small map, as a picture or as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 200_000
-"""The most fixes to draw; of more, every second, third, ... is drawn."""
+"""The most fixes to draw; if there are more, only every second, third, ... is drawn."""
 
 NAMED = 8
 """The most agents that get their own colour and name."""

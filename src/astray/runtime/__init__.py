@@ -1,4 +1,4 @@
-"""Runtime: trips scored as they happen, for one agent, as a pure step, and for many agents in one stream."""
+"""Scores trips while they happen: one agent's in a session or by a pure function, many agents' in one stream."""
 
 from __future__ import annotations
 

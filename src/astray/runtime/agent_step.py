@@ -1,7 +1,7 @@
-"""The pure step of one agent: state and inputs in, state and events out.
+"""Advances one agent's stream by a pure function: state and inputs in, state and events out.
 
 ``advance`` keeps nothing between two calls: the state, as versioned bytes, holds all that an agent's stream needs. The
-same inputs give the same bytes and the same events, however they are cut into calls, so any stream engine can run it.
+same inputs give the same bytes and events, however they are split into calls, so any stream engine can run it.
 ``astray watch`` and the service run the same :class:`~astray.runtime.agent_stream.AgentStream` and keep it in memory.
 """
 
@@ -33,7 +33,7 @@ KIND, VERSION = "agent", 1
 
 
 class Fix(NamedTuple):
-    """An input: where the agent was when, in degrees and seconds since 1970."""
+    """An input: where the agent was, in degrees, and when, in seconds since 1970."""
 
     time: float
     lat: float
@@ -43,7 +43,7 @@ class Fix(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """An input: the time. It ends the trip of an agent that has been silent for long."""
+    """An input: the current time. It ends the trip of an agent that has been silent for long."""
 
     time: float
 
@@ -52,7 +52,7 @@ class TripFinished(NamedTuple):
     """A trip is over."""
 
     trip: TripScore
-    became: str  # learned, waiting, refused or known; empty if nothing learns from it
+    became: str  # learned, waiting, refused or known; empty if the memory does not learn
 
 
 Output = FixScored | AlertOpened | AlertClosed | TripFinished | Question
@@ -62,7 +62,7 @@ Output = FixScored | AlertOpened | AlertClosed | TripFinished | Question
 def advance(
     model: Detector, agent: str, state: bytes, inputs: Iterable[Fix | Tick], *, learn: bool = True
 ) -> tuple[bytes, tuple[Output, ...]]:
-    """Takes in fixes and clock ticks of one agent, in order, and returns its new state and what happened.
+    """Takes in one agent's fixes and clock ticks, in order; returns the agent's new state and what happened.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ def advance(
     agent
         The agent that the inputs are about.
     state
-        What the last call returned. Empty bytes at first: then the agent's memory is that of the model.
+        The state that the last call returned; at first empty bytes, which stand for the agent's memory in the model.
     inputs
         Fixes and ticks in the order of time. A fix that is older than the last one is reported as late.
     learn
-        Whether the agent's memory learns from its normal trips, and asks about flagged ones that are alike.
+        True: the agent's memory learns from normal trips, and asks about flagged ones that are alike.
 
     Examples
     --------
@@ -103,12 +103,12 @@ def advance(
 
 
 class _ResumedStream(AgentStream):
-    """A stream that is made from a state; it keeps the fixes of its open trip and learns from them when it is over."""
+    """A stream that continues from a state; it keeps the fixes of an open trip, and learns from them when it ends."""
 
     def __init__(self, model: Detector, agent: str, state: bytes, learn: bool) -> None:
         world = model.fitted
         if not isinstance(world, GpsTrips):
-            raise DataError("only a model with the shared reward of GPS trips advances", remedy="use Detector.open")
+            raise DataError("advance needs a model with the shared reward of GPS trips", remedy="use Detector.open")
         self.name = world.name_of(agent)
         self.outputs: list[Output] = []
         self.log: list[tuple[float, ...]] = []  # the fixes of the open trip
@@ -130,16 +130,16 @@ class _ResumedStream(AgentStream):
 
     def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
         if self._open is None:
-            self.log = self.log[-1:]  # a trip begins with the last fix of a rest
+            self.log = self.log[-1:]  # a trip begins with the last fix before the agent moves again
         self.log.append((time, lat, lon))
         return super().begin(time, lat, lon, trip, destination)
 
     def is_late(self, time: float) -> bool:
-        """Returns True if a newer fix is settled already."""
+        """Returns True if a newer fix was scored already."""
         return self._settled is not None and time < self._settled
 
     def _take(self, stream: AgentStream, event: Event) -> None:
-        """Puts an event out; learns from a trip that is over."""
+        """Adds an event to the outputs; learns from a finished trip."""
         if not isinstance(event, TripEnded):
             self.outputs.append(event)
             return
@@ -153,7 +153,7 @@ class _ResumedStream(AgentStream):
         self.outputs += [question for question in self._questions() if question not in asked]
 
     def _fixes_of(self, trip: TripScore) -> Trajectories:
-        """Returns the fixes of a trip that is over, and removes them from the log."""
+        """Removes the fixes of a finished trip from the log, and returns them."""
         rows = np.array([fix for fix in self.log if trip.start <= fix[0] <= trip.end])
         self.log = [fix for fix in self.log if fix[0] >= trip.end]
         return Trajectories.from_fixes(

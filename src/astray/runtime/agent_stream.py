@@ -1,4 +1,4 @@
-"""One agent's stream: its live trips, their alerts, and what happens as typed events.
+"""Turns one agent's live fixes into typed events: scores, alerts and finished trips.
 
 Every live consumer uses this class: ``astray watch`` writes its events as JSON lines, the service writes them as rows
 of its store, and :func:`~astray.runtime.advance` returns them.
@@ -64,7 +64,7 @@ Emit = Callable[["AgentStream", Event], None]
 
 
 class AgentStream(Session):
-    """The session of an agent that reports events.
+    """A session that reports an agent's events.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class AgentStream(Session):
     emit
         Called with each event.
     least_history
-        A trip raises no alert if the agent has fewer past trips than this.
+        An agent with fewer past trips than this gets no alerts.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class AgentStream(Session):
         self.alerting = False
 
     def finish(self, advance: Advance) -> Score:
-        """Returns the score of a fix, once its trip is scored, and reports what the fix brought about."""
+        """Returns the score of a fix after its trip was scored, and reports the events that the fix caused."""
         was = self._open
         score = super().finish(advance)
         self.emit(self, FixScored(score))
@@ -96,7 +96,7 @@ class AgentStream(Session):
         return score
 
     def end_trip(self, why: str) -> TripScore | None:
-        """Ends the open trip and reports it; returns its final scores, None if no trip is open."""
+        """Ends the open trip and reports it; returns its final scores, or None if no trip is open."""
         was = self._open
         final = super().end_trip(why)
         if final is not None and was is not None:

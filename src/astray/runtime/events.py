@@ -1,4 +1,4 @@
-"""Events as numbered JSON lines: by the numbers a reader knows after a restart which events it has read before."""
+"""Writes events as numbered JSON lines; after a restart the numbers tell a reader which events it has read before."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from astray.explain import ASPECTS
 from astray.runtime.live_scores import LiveSegment, Score, TripScore
 
 BEGINNING = b'{"sequence": '
-"""The first bytes of every event, and of a file of events."""
+"""The first bytes of every event, and so of every file of events."""
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class Events:
-    """Writes events, each with the next number, and skips those that ``out`` holds already.
+    """Writes events to ``out``, each with the next number, and skips those that ``out`` holds already.
 
-    ``standing`` are the numbers and lines of the events in ``out`` after number ``sequence``. As long as the events
-    that come are found there, in that order, they are not written again. The first one that is not found is new: it
-    and all further events are numbered after those in ``out``.
+    ``standing`` are the numbers and lines of the events in ``out`` after number ``sequence``. As long as incoming
+    events equal these, in that order, they are not written again. The first one that differs is new: it and all further
+    events are numbered after those in ``out``.
     """
 
     def __init__(self, out: TextIO, sequence: int = 0, standing: Iterable[tuple[int, str]] = ()) -> None:
@@ -47,7 +47,7 @@ class Events:
         self.fresh = self.unsafe = True
 
     def flush(self, durable: bool = False) -> None:
-        """Flushes what was written; ``durable`` also syncs the file, because a state will say that it is there."""
+        """Flushes what was written; ``durable`` also syncs the file to disk, as a state will count these events."""
         if self.fresh:
             self.out.flush()
             self.fresh = False
@@ -61,9 +61,8 @@ class Events:
 def reopened(path: Path, after: int | None = None) -> Iterator[Events]:
     """Opens a file to append events to it, and cuts off a half-written line at its end.
 
-    The file is known to hold the events up to number ``after``; later ones in it are not written a second time when
-    they come again. By default every event is new, and numbered after the last one. A second process that would append
-    to the file is refused.
+    A restart repeats the events after number ``after``; those that the file holds already are not written a second
+    time. By default every event is new, and numbered after the last one. Only one process can append to a file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -90,14 +89,14 @@ def _cut_off_half_a_line(path: Path) -> None:
     with open(path, "rb+") as file:
         begun = file.read(len(BEGINNING))
         if not BEGINNING.startswith(begun):
-            reason, remedy = "it holds something else than events", "name another file for the events"
+            reason, remedy = "it does not hold events", "name another file for the events"
             raise DataError(reason, place=path, remedy=remedy)
         file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
 
 
 def _is_file(out: TextIO) -> bool:
-    """Returns True if there is a file to sync: not for a pipe, nor for an object without a file number."""
+    """Returns True for a file that can be synced to disk, unlike a pipe or an object without a file number."""
     try:
         return stat.S_ISREG(os.fstat(out.fileno()).st_mode)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Live fixes, checked: messages as JSON lines, and anything else with a time, a latitude and a longitude."""
+"""Reads and checks live fixes: JSON lines, and other objects with a time, a latitude and a longitude."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KINDS = ("fix", "end", "clock")
 class Message(NamedTuple):
     """A checked message."""
 
-    kind: str  # 'fix', 'end' (the agent's trip is over) or 'clock' (it is this time, so trips of silent agents end)
+    kind: str  # 'fix', 'end' (ends the agent's trip) or 'clock' (tells the time, which ends trips of silent agents)
     agent: str | None
     time: float
     lat: float
     lon: float
     context: Mapping[str, Any]
-    trip: str = ""  # its name, if the feed names trips
+    trip: str = ""  # the name of the trip, if the feed names trips
     destination: Place | None = None  # where the trip is meant to end (lat, lon), if the feed knows it
 
 
@@ -66,7 +66,7 @@ def parse(line: Line, time_zone: str | None = None) -> Message | Refused:
 
 
 def understood(entries: dict[str, Any], time_zone: str | None = None) -> Message | Refused:
-    """Checks a decoded JSON object as :func:`parse` does, and removes what it uses from the object.
+    """Checks a decoded JSON object as :func:`parse` does, and removes the entries that it uses.
 
     >>> understood({"type": "end", "agent": "a"}).kind
     'end'
@@ -112,7 +112,7 @@ def read_fix(fix: Any, time_zone: str | None = None) -> tuple[float, float, floa
     elif isinstance(fix, (Sequence, np.ndarray)) and len(fix) >= 3 and not isinstance(fix, str):
         given = tuple(fix[:3])
     else:
-        raise DataError(f"{fix!r:.100} is no fix", remedy="give time, lat and lon as numbers")
+        raise DataError(f"{fix!r:.100} is not a fix", remedy="give time, lat and lon as numbers")
     lat, lon = place(*given[1:])
     return seconds_of(given[0], time_zone), lat, lon
 

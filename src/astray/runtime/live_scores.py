@@ -16,13 +16,13 @@ class LiveSegment(NamedTuple):
 
 
 class TripScore(NamedTuple):
-    """The scores of a trip, so far or final: those that ``det.score`` gives the same fixes.
+    """The scores of a trip, open or finished; final ones equal those of ``det.score`` for the same fixes.
 
     Attributes
     ----------
     id
-        The agent and the trip's own name (``trip``): the name that the feed gives, or else the time of its first fix.
-        The same fixes in a file have the same id.
+        The agent and the name of the trip: the one that the feed gives, or else the time of its first fix. The same
+        fixes in a file have the same id.
     start, end
         The times of its first and last good fix, in seconds since 1970.
     fixes, faults
@@ -33,7 +33,7 @@ class TripScore(NamedTuple):
     decision
         ``normal``, ``anomaly`` or ``review``.
     history
-        The number of past trips that the score rests on.
+        The number of past trips that the score is based on.
     segment
         The segment in which a finished trip lost most normality; None if there is none.
     ended
@@ -82,16 +82,16 @@ class Score(NamedTuple):
         n(s, a) of the fix, its standard deviation over the heads, and its lowest aspect; as in the table of
         ``det.score_fixes``.
     alert
-        ``anomaly`` or ``review`` from the time when the trip so far scores low until its score is half-way back to
-        normal; otherwise empty.
+        ``anomaly`` or ``review`` from when the trip so far scores low until its score is half-way back to normal;
+        otherwise empty.
     segment
-        The segment that is not normal and still lasts; None if there is none.
+        The current segment that is not normal; None if there is none.
     trip
         The trip so far; None while the agent rests between two trips.
     ended
         The trip that this fix brought to an end, with its final scores; None if it did not.
     pending
-        How many fixes are held back, because earlier ones may still come.
+        How many fixes the session holds back, because earlier ones may still arrive.
     """
 
     time: float

@@ -1,4 +1,4 @@
-"""The position in an input that may be read again: how many of its lines have been read already."""
+"""Finds, in an input that may be read again after a restart, the first line that was not read yet."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class Position:
     def unread(self, lines: Iterable[Line]) -> Iterator[Line]:
         """Yields the lines after the position, of an input that begins anywhere up to it.
 
-        The input may begin at its old beginning, at one of the last thousand lines before the position, or behind
-        it. The fingerprints show which, and the longest overlap counts. An input that begins as the old one did but
-        continues differently is refused.
+        The input may begin at its old beginning, at one of the last thousand lines before the position, or after it.
+        The fingerprints show which; of several possible overlaps the longest is taken. Raises a DataError if the input
+        begins as the old one did but continues differently.
         """
         source = iter(lines)
         if not self.lines:
             yield from source
             return
         known = dict(enumerate(self.head)) | dict(enumerate(self.tail, self.lines - len(self.tail)))
-        starts: list[int] | None = None  # the lines of the old input with which this one may begin
-        held: list[Line] = []  # lines that were read before, if one of these starts is right
+        starts: list[int] | None = None  # the lines of the old input at which this one may begin
+        held: list[Line] = []  # lines to skip if one of these starts is right
         read = overlap = 0
         for line in source:
             mark = digest(line)
@@ -80,6 +80,6 @@ class Position:
             return
         if read - overlap > len(held):
             reason = f"the input begins like the one before but differs from it at line {read}"
-            raise DataError(reason, remedy="give the same lines again, or a state file of its own")
+            raise DataError(reason, remedy="give the same lines again, or another state file")
         yield from held
         yield from source

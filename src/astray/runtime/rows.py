@@ -1,4 +1,4 @@
-"""The rows of an open trip, in arrays that grow with it; the trip is scored by them."""
+"""The rows by which an open trip is scored, in arrays that grow with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 16  # rows to make room for at first
 
 
 class Rows:
-    """Steps with their n(s, a), and with their keys and familiarity where the featurizer has a memory.
+    """Holds steps with their n(s, a) and, where the featurizer has a memory, with their keys and familiarity.
 
     The last row is the last fix of the trip. Unless that row stays, the next fix replaces it.
 

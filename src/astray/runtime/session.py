@@ -1,4 +1,4 @@
-"""One agent's live trips, scored at every fix; the model is never changed."""
+"""Scores one agent's live trips at every fix, without changing the model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from astray.scoring.scores import AgentModel
 
 LATE, TOO_OFTEN = "late", "too often"
-MAX_RATE = 100  # fixes in one second; further ones are skipped, so that an open trip has a bounded size
-MAX_PENDING = 10_000  # fixes held back at most; beyond that the oldest are settled early
+MAX_RATE = 100  # fixes a second; more are skipped, to bound the size of an open trip
+MAX_PENDING = 10_000  # the most fixes that are held back; with more, the oldest are settled early
 
 
 class Advance(NamedTuple):
-    """A settled fix, and what it changed."""
+    """What a settled fix changed."""
 
     time: float
     fault: str
@@ -45,10 +45,10 @@ class Session:
     A trip ends when the receiver is silent for long (``gap`` of the model's fault rules), when it wakes up elsewhere,
     when the agent stays somewhere, or after three days; then the next trip begins (see :mod:`astray.core.trips`). If
     the feed names trips, their names decide instead. The scores of a finished trip equal those of ``det.score`` and
-    ``det.score_fixes`` on the same fixes, to rounding. (If a fleet does not know the agent, a session centres the
-    projection on the agent's first fix, and a file on its middle: then the scores agree to about a part in a thousand.)
+    ``det.score_fixes`` on the same fixes, to rounding. (For an agent that a fleet does not know, a session centres the
+    projection on the first fix, and ``det.score`` on the middle of the trip: the scores then agree to about 0.1 %.)
 
-    A session only reads the model. It scores a trip by the model as it was when the trip began.
+    A session never changes the model. It scores a trip by the model as it was when the trip began.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Session:
     agent
         The agent that makes these fixes.
     reorder
-        Seconds for which the session holds a fix back, because earlier ones may still arrive. It settles and scores the
-        fix when one comes that is this much newer; :meth:`settle` settles all. A fix that comes even later is ``late``.
-        With 0, the default, every fix is scored when it comes.
+        Seconds for which the session holds a fix back, because earlier ones may still arrive. A fix is settled, which
+        means put in order and scored, when one comes that is this much newer; :meth:`settle` settles all. A fix that is
+        older than a settled one is ``late``. With 0, the default, every fix is scored when it comes.
     stay, stay_radius
         A trip ends when the agent has stayed within ``stay_radius`` metres for ``stay`` seconds; the next one begins
         with the last fix before it leaves that circle. None: a stay does not end a trip.
@@ -129,7 +129,7 @@ class Session:
             self.levels(example, model)  # raises an error if the model has too few past trips for this rate
 
     def levels(self, trip: Trajectories, model: AgentModel) -> tuple[float, float]:
-        """Returns the thresholds of a trip that begins: for the finished trip, and while it is open."""
+        """Returns the thresholds for a trip that begins now: for the finished trip, and while it is open."""
         given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector.fitted.eps
         if given is not None:
             eps = float(threshold(given, trip)[0])
@@ -179,7 +179,7 @@ class Session:
         return self._settle_until(math.inf)
 
     def close(self, why: str = "closed") -> TripScore | None:
-        """Settles what is held back and ends the open trip; returns its final scores, or None if no trip is open.
+        """Settles all fixes and ends the open trip; returns its final scores, or None if no trip is open.
 
         Call :meth:`settle` first if you want the scores of the fixes held back, and the trips that they end.
         """
@@ -191,7 +191,7 @@ class Session:
 
     @property
     def zone(self) -> Zone:
-        """The time zone in which its trips are told."""
+        """The time zone in which the times of its trips are written."""
         if self._zone is None or self._zone[0] != self._near:
             self._zone = self._near, self.detector.zone(self.agent, self._near)
         return self._zone[1]
@@ -207,7 +207,7 @@ class Session:
         return len(self._pending)
 
     def silent_since(self, time: float) -> bool:
-        """Returns True if the last fix came so long before ``time`` that a trip would be over."""
+        """Returns True if the agent has been silent until ``time`` for long enough to end a trip."""
         return math.isfinite(self._newest) and time - self._newest > self.rules.faults.gap + self.reorder
 
     def describe(self) -> str:
@@ -225,7 +225,7 @@ class Session:
         return self._open
 
     def comes_late(self, time: float, trip: str = "") -> bool:
-        """Returns True if a fix belongs before the settled ones, or to a trip that silence has ended."""
+        """Returns True if a fix is older than the settled ones, or belongs to a trip that silence has ended."""
         if self._settled is None:
             return False
         if time < self._settled:
@@ -253,11 +253,11 @@ class Session:
 
     @property
     def due(self) -> OpenTrip | None:
-        """The open trip, if :func:`score_open` has yet to take in its last fix."""
+        """The open trip if its last fix still has to be scored by :func:`score_open`."""
         return self._open if self._open is not None and self._open.moved else None
 
     def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
-        """Moves the open trip to a fix that is not late, and ends or begins trips.
+        """Adds a fix that is not late to the open trip, and ends or begins trips.
 
         Then :func:`score_open` scores the trip that is :attr:`due`, alone or with those of other agents, and
         :meth:`finish` returns the score.
@@ -299,7 +299,7 @@ class Session:
         return Advance(time, "", ended, True, last)
 
     def finish(self, advance: Advance) -> Score:
-        """Returns the score of a fix, once its trip is scored."""
+        """Returns the score of a fix after its trip was scored."""
         trip = self._open
         if not advance.counted or trip is None:
             return self._unscored(advance.time, advance.fault, advance.ended)
@@ -321,7 +321,7 @@ class Session:
         return final
 
     def _unscored(self, time: float, fault: str, ended: TripScore | None = None) -> Score:
-        """Returns the score of a fix that is not part of a trip: without numbers."""
+        """Returns the score, without numbers, of a fix that is not part of a trip."""
         of = self._open
         alert, segment = ("", None) if of is None else (of.alert, of.segment)
         return Score(time, fault, math.nan, math.nan, "", alert, segment, self.trip, ended, len(self._pending))

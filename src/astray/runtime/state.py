@@ -1,4 +1,4 @@
-"""What a watch keeps across restarts: one versioned and checked file, which is replaced whole; no pickle."""
+"""Keeps the state of a watch across restarts in one file: versioned, checked, replaced whole, without pickle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class State:
     agents: dict[str, Snapshot] = field(default_factory=dict)  # from the least to the most recent one
 
     def save(self, path: Path) -> None:
-        """Writes the state; a file of that name is replaced whole."""
+        """Writes the state to a file, whole or not at all."""
         numbers = [snapshot.numbers for snapshot in self.agents.values()]
         values = {
             "state": VERSION,
@@ -56,7 +56,7 @@ class State:
 
     @classmethod
     def load(cls, path: Path, model: str) -> State:
-        """Reads the state in a file; refuses one that belongs to another model."""
+        """Reads the state from a file; raises a DataError if it belongs to another model."""
         check_readable(path)
         file = None if is_database(path) else read(path)
         if file is None or file.kind != KIND:

@@ -1,4 +1,4 @@
-"""A stream: the fixes of many agents, each with its session; writes what happens as events."""
+"""Scores the fixes of many agents in one stream, each agent in its own session, and writes what happens as events."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Needed(NamedTuple):
 
     @property
     def blank(self) -> dict[str, Any]:
-        """Returns an empty value for each."""
+        """Returns an empty value for each context column."""
         return dict.fromkeys(self.numeric, 0.0) | dict.fromkeys(self.categorical, "")
 
     def context(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Returns the context of a fix, and what is wrong with it."""
+        """Returns the context of a fix, and what is wrong with it (empty if nothing is)."""
         found: dict[str, Any] = {}
         for name in self.numeric:
             value = given.get(name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                return {}, f"{name} is not a finite number; the model looks at it"
+                return {}, f"{name} is not a finite number; the model needs it"
             found[name] = float(value)
         for name in self.categorical:
             if not isinstance(given.get(name), (str, int, float)):
-                return {}, f"{name} is missing; the model or a threshold looks at it"
+                return {}, f"{name} is missing; the model or a threshold needs it"
             found[name] = str(given[name])
         return found, ""
 
@@ -76,7 +76,7 @@ class _Agent(AgentStream):
 
 
 class Summary(NamedTuple):
-    """What a watch has counted, in all runs that shared its state file."""
+    """What a watch has counted, in all runs with the same state file."""
 
     lines: int
     fixes: int
@@ -91,7 +91,7 @@ class Summary(NamedTuple):
 
 
 class Stream:
-    """The agents whose fixes come in one stream; deterministic except for the clock ``now``.
+    """Scores the fixes of many agents; deterministic except for the clock ``now``.
 
     ``session`` holds the arguments of every agent's :class:`~astray.runtime.Session`; the other parameters are those of
     :func:`~astray.runtime.watch`.
@@ -118,7 +118,7 @@ class Stream:
         self.needed = Needed.of(model, session["eps"], session["gamma"])
         self.counts = dict.fromkeys(("fixes", "refused", "faults", "trips", "alerts", "closed"), 0) | kept.counts
         self.urgent, self.first_refused = False, ""
-        # The agents whose last fix is oldest come first. Strangers are apart, because they make room first.
+        # The agents whose last fix is oldest come first. Strangers have their own mapping: they are closed first.
         self.enrolled: OrderedDict[str, _Agent] = OrderedDict()
         self.foreign: OrderedDict[str, _Agent] = OrderedDict()
         for agent, snapshot in kept.agents.items():
@@ -145,7 +145,7 @@ class Stream:
     # ---------------------------------------------------------------- lines
 
     def take(self, line: Line) -> bool:
-        """Takes in a line; returns True if something happened that should not be written twice."""
+        """Takes in a line; returns True if the state should now be saved, so that no alert or trip is written twice."""
         self.urgent = False
         self.state.position.advance(line)
         message = parse(line, self.model.time_zone)
@@ -185,7 +185,7 @@ class Stream:
         return None
 
     def _of(self, agent: str, context: Mapping[str, Any]) -> _Agent:
-        """Returns the stream of the agent that sent a fix, and closes others if there is no room for it."""
+        """Returns the stream of an agent; opens it if necessary, and closes others to make room."""
         room = self._room(agent)
         state = room.get(agent)
         if state is not None:

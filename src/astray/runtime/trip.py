@@ -1,7 +1,7 @@
 """An open trip: everything needed to score its next fix, and to continue after a restart.
 
-An open trip is scored from running sums. It keeps its rows, one about every interval: when it ends, the functions that
-score a file score these rows, so it gets the scores that the same fixes have in a file.
+An open trip is scored from running sums. It also keeps its rows, about one per interval. When it ends, these are scored
+by the functions that score a file, so the trip gets the same scores as in a file.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-MAX_ROWS = 20_000  # of a trip, which then ends; no trip of a file has more at the usual interval
-TOGETHER = 6  # trips from which on it is faster to make the keys of their steps together
-SETTLED = 60.0  # seconds of a trip before it can raise an alert
+MAX_ROWS = 20_000  # a trip with this many ends; no trip of a file has more at the usual interval
+TOGETHER = 6  # from this many trips on it is faster to make the keys of their steps together
+SETTLED = 60.0  # seconds after which a trip can raise an alert
 
 OfStep = tuple[float, float, str]  # n(s, a), its spread over the heads, and the name of its lowest aspect
 NO_STEP: OfStep = (math.nan, math.nan, "")
@@ -52,7 +52,7 @@ def _first(of: TripScores) -> OneTrip:
 
 
 def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[str, Any]) -> Trajectories:
-    """Returns the first fix of a trip as a trip, for the thresholds and the context that depend on it."""
+    """Returns a trip's first fix as a trip, from which thresholds and context are taken."""
     return Trajectories.unchecked(
         {"time": np.array([time]), "lat": np.array([lat]), "lon": np.array([lon])},
         np.array([0, 1]),
@@ -63,10 +63,10 @@ def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[st
 
 
 def score_open(trips: Iterable[OpenTrip]) -> None:
-    """Takes in the last fix of open trips, and scores those that have a new row by their rows so far.
+    """Takes in the last fix of each open trip, and scores the trips that got a new row by their rows so far.
 
-    numpy takes about as long for one trip as for sixteen, so all trips of one model are scored together. The score of a
-    trip does not depend on the others.
+    numpy takes about as long for one trip as for sixteen, so all trips of one model are scored together. The other
+    trips do not change a trip's score.
     """
     by_model: dict[tuple[int, int], list[OpenTrip]] = {}
     for trip in trips:
@@ -78,7 +78,7 @@ def score_open(trips: Iterable[OpenTrip]) -> None:
 
 
 def _take_in(trips: Sequence[OpenTrip]) -> None:
-    """Makes the last fix of trips of one model a row, scores the step to it, and adds it to the sums."""
+    """Makes each trip's last fix a row, scores the step to it, and adds it to the sums; all trips have one model."""
     for trip in trips:
         trip.put()
     unseen = [trip for trip in trips if trip.needs_keys]
@@ -169,11 +169,11 @@ class OpenTrip:
         self._tick = -1
         self._last: Step | None = None
         self._so_far: TripScore | None = None
-        self.segment: LiveSegment | None = None  # the segment that is not normal and still lasts
+        self.segment: LiveSegment | None = None  # the current segment that is not normal
         self._begin(Rows(featurizer))
 
     def _begin(self, rows: Rows) -> None:
-        """Sets up what depends on the rows, new or restored, and on the thresholds."""
+        """Sets up what depends on the thresholds and on the rows, be they new or restored."""
         featurizer = self.featurizer
         self._step_keys: StepKeys | None = None  # made when it is first needed
         self._familiar: Array = np.zeros(0, np.float32)  # of the last step that _step_keys has seen
@@ -190,7 +190,7 @@ class OpenTrip:
                 destination=None if self._destination is None else featurizer.projection.place(*self._destination),
             )
         self.rows = rows
-        self._scored = 0  # rows that the score so far counts
+        self._scored = 0  # how many rows the score so far is based on
 
     @property
     def full(self) -> bool:
@@ -199,15 +199,15 @@ class OpenTrip:
 
     @property
     def _stays(self) -> bool:
-        """Returns True if the row of the last fix stays; without a memory every fix is a row of the trip."""
+        """Returns True if the next fix does not replace the last row; without a memory every row stays."""
         return self.due or not self.featurizer.counts
 
     # ---------------------------------------------------------------- adding
 
     def add(self, time: float, lat: float, lon: float, *, breaks: bool = False) -> None:
-        """Moves to a good fix, which :func:`score_open` then takes in.
+        """Adds a good fix, which :func:`score_open` then takes in.
 
-        If a gap before it ``breaks`` the path, the fix begins a new one.
+        If a gap before the fix ``breaks`` the path, the fix begins a new path.
         """
         self.fixes += 1
         if breaks:
@@ -274,14 +274,14 @@ class OpenTrip:
             self.alert = ""
 
     def _live(self, segment: Segment | None) -> LiveSegment | None:
-        """Returns a segment of the rows by its times."""
+        """Returns a segment of rows with its times."""
         if segment is None:
             return None
         start, end = self.rows.numbers[[segment.start, segment.stop - 1], 0].tolist()
         return LiveSegment(start, end, segment.normality)
 
     def scores(self, n: int, finished: bool) -> Scores:
-        """Scores the first ``n`` rows as the one trip of a file."""
+        """Returns the scores of the first ``n`` rows, as of a file with one trip."""
         featurizer, rows = self.featurizer, self.rows
         self._see_last()
         steps, familiar = rows.steps(n, self.given), rows.familiar[:n]
@@ -307,7 +307,7 @@ class OpenTrip:
         return Scores(self.one, seen, self.reward, [calibration])
 
     def _see_last(self) -> None:
-        """Looks up the last row if that was not needed so far."""
+        """Looks up the last row's keys and familiarity, if nothing needed them so far."""
         if self.featurizer.counts and not self.rows.seen:
             self.rows.see(*self.look_up())
 
@@ -385,7 +385,7 @@ class OpenTrip:
 
     @classmethod
     def restored(cls, session: Session, snapshot: Snapshot) -> OpenTrip:
-        """Restores a saved trip, and counts its running sums again."""
+        """Restores a saved trip, and computes its running sums again."""
         trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take(), snapshot.text())
         trip.fixes, trip.faults = snapshot.count(), snapshot.count()
         alert = ("", ANOMALY, REVIEW)[snapshot.count()]
@@ -404,7 +404,7 @@ class OpenTrip:
         return trip
 
     def _count_again(self, scored: int) -> None:
-        """Counts the rows again, and scores the trip by the first ``scored`` of them, as it was scored before."""
+        """Adds the rows to the sums again, and scores the trip by the first ``scored`` of them, as before."""
         rows, kept = self.rows, self.rows.kept
         self._last = rows[rows.total - 1][0]
         self._tick = self._tick_of(self._last)

@@ -1,10 +1,10 @@
-"""Many agents from one stream of JSON lines: fixes in, events out, with bounded memory; no bad line can stop it.
+"""Watches many agents in one stream of JSON lines: fixes in, events out, in bounded memory; no bad line stops it.
 
-``docs/how-to/live.md`` says what a restart guarantees. The reason that it can: the state holds the position in the
+``docs/how-to/live.md`` says what a restart guarantees. It is possible because the state holds the position in the
 input, the number of the last event and every open trip. It is saved whole, after the events that it counts are flushed.
-The same lines give the same events under the same numbers, so events that are in a file already are found there and not
-written again. Only the clock is not in the input: a fix refused for being "from the future" may be accepted when it is
-read again.
+The same lines give the same events with the same numbers, so a restart recognises events that are in the file already,
+and does not write them again. Only the clock is not in the input: a fix that is refused because it is "from the future"
+may be accepted when it is read again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from astray.scoring.decisions import Threshold, level
 if TYPE_CHECKING:
     from astray.detector import Detector
 
-SAVING_SHARE = 0.05  # of the time, at most, goes into saving the state
+SAVING_SHARE = 0.05  # the largest share of the time that saving the state may take
 
 
 def watch(
@@ -59,9 +59,9 @@ def watch(
     that is a fault of the receiver, for example a teleport); ``refused`` (a line that cannot be used, and why);
     ``agent_unknown`` (the model has no past trip of the agent); and ``agent_closed`` (to make room for others). Each
     has a ``sequence`` number. An alert opens when the trip so far scores low, compared with past trips that were cut
-    off in the same way; it closes half-way back to normal, or with the trip. A trip is scored about every interval of
-    the model, so a normal one has several chances of an alert: slightly more normal trips have an alert than score low
-    in the end.
+    off in the same way; it closes when the score is half-way back to normal, or with the trip. A trip is scored about
+    once per interval of the model, so a normal trip has several chances of an alert: slightly more normal trips raise
+    an alert than score low in the end.
 
     Parameters
     ----------
@@ -77,11 +77,11 @@ def watch(
     eps, gamma, false_alarm_rate
         Thresholds that replace the model's own.
     max_agents
-        The most agents with open trips. To make room for others, the agents whose last fix is oldest are closed, with
-        an event. At most a quarter of the agents are strangers, so that a flood of new names cannot push out those
-        that the model knows.
+        The most agents with open trips. To make room for others, the agents whose last fix is oldest are closed, and
+        an event says so. At most a quarter of the agents are strangers to the model, so that a flood of new names
+        cannot push out the agents that it knows.
     max_late
-        A fix may come this many seconds after a newer one of its agent, and is put in its place; scores wait for that
+        A fix that comes up to this many seconds after a newer one of its agent is put in order; scores wait for that
         long. A fix that comes even later is refused.
     max_early
         A fix may be this many seconds ahead of this machine's clock.
@@ -90,8 +90,8 @@ def watch(
     scores
         Write the score of an agent's fixes at most every this many seconds; 0 writes every fix, None writes none.
     strangers
-        Whether to score agents that the model does not know. By default a fleet does: without a history, every trip is
-        for review. A model of one agent refuses them, because it cannot judge others.
+        Whether to score agents that the model does not know. By default a fleet scores them: without past trips, every
+        trip is for review. A model of one agent refuses them, because it cannot judge others.
     finish
         Whether to end the trips that are open at the end of the input. By default only without a state: with one, the
         input may continue later.
@@ -170,7 +170,7 @@ def watch(
 
 
 def _check_output(out: Path, state: Path | None) -> None:
-    """Refuses to append events to a device, a folder, or the file of the state."""
+    """Raises a DataError if ``out`` is a device, a folder, or the state's file."""
     if out.exists() and not out.is_file():
         raise DataError("no file that events could be appended to", place=out, remedy="name a file")
     check_target(out)
@@ -179,7 +179,7 @@ def _check_output(out: Path, state: Path | None) -> None:
 
 
 class _Saving:
-    """Saves the state now and then, and at once after an alert; limits the share of time that saving takes."""
+    """Saves the state at intervals, and at once after an alert; limits the share of time that saving takes."""
 
     def __init__(self, path: Path | None, every: float) -> None:
         self.path, self.every = path, every

@@ -1,3 +1,3 @@
-"""The service: takes live feeds, stores fixes and memories, queues trips for review, sends alerts, shows a page."""
+"""The service takes live feeds, stores fixes and memories, queues trips for review, sends alerts and shows a page."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The units between feeds and scoring: a batch of checked fixes and refused rows, and its receipt."""
+"""Defines what feeds and scoring exchange: a batch of checked fixes and refused rows, and its receipt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from astray.core.errors import AstrayError
 from astray.core.projection import Place
 
 MAX_AHEAD = 600.0
-"""Seconds that a sender's clock may be ahead of the service's; a fix further ahead would make all others late."""
+"""How many seconds a sender's clock may be ahead; a fix further ahead would make all later ones count as late."""
 
 
 class FeedFix(NamedTuple):
@@ -24,7 +24,7 @@ class FeedFix(NamedTuple):
 
     @property
     def step(self) -> tuple[float, float, float, str, Place | None]:
-        """What a stream takes: time, place, trip and destination."""
+        """The fix as a stream takes it: time, place, trip and destination."""
         return self[1:6]
 
 
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What the service did with a batch, once it is on the disk."""
+    """What the service did with a batch; sent when the batch is on the disk."""
 
     accepted: int  # fixes that are stored, including those stored before
     refused: list[RefusedRow]

@@ -1,7 +1,7 @@
-"""Sends a demonstration to the service: simulated people whose last weeks end now, over HTTP like any sender.
+"""Sends simulated people's last weeks to the service, over HTTP like any sender, as a demonstration.
 
-First it sends what they did until yesterday, as fast as the service takes it: the service learns who they are. Then it
-plays the last 24 hours in half a minute. In some of these trips somebody else carries their telephone.
+First it sends their trips until yesterday, as fast as the service takes them, so that the service learns their habits.
+Then it plays the last 24 hours in half a minute. On some of these trips somebody else carries the phone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from astray.simulate import city
 NAMES = ("ana", "bob", "cem", "dora", "emil")
 WEEK, DAY = 7 * 86_400.0, 86_400.0
 DAYS = 14
-THINNED = 3  # of the weeks before, every third fix is sent, which is faster
+THINNED = 3  # before the last day only every third fix is sent, which is faster
 BATCH = 1000  # fixes per message
 SECONDS = 30.0  # for the last day
 STEP = 0.25  # seconds between two messages of the last day
-REST = 900.0  # seconds between two trips, at least
-PAUSE = 60.0  # a longer time in which nobody moves is cut to this many seconds
+REST = 900.0  # the least seconds between two trips
+PAUSE = 60.0  # longer times in which nobody moves are cut to this many seconds
 
 Say = Callable[[str], None]
 
@@ -49,7 +49,7 @@ class Fixes(NamedTuple):
 
 
 class Story(NamedTuple):
-    """What the people did before and in the last 24 hours, and how many trips of the last day are anomalies."""
+    """The people's fixes before and in the last 24 hours, and how many trips of the last day are anomalies."""
 
     past: Fixes
     day: Fixes
@@ -57,7 +57,7 @@ class Story(NamedTuple):
 
 
 def story(now: float, seed: int = 7) -> Story:
-    """Simulates the people's last weeks until now, on the right days of the week and hours.
+    """Simulates the people's last weeks until now, at the right hours and on the right days of the week.
 
     >>> told = story(1_700_000_000.0)
     >>> round((told.day.time[0] - told.past.time[0]) / DAY), bool(told.day.time[-1] <= 1_700_000_000.0), told.wrong
@@ -74,7 +74,7 @@ def story(now: float, seed: int = 7) -> Story:
 
 
 def _fixes(trips: Trajectories, start: NDArray[np.float64], now: float, thinned: int = 1) -> Fixes:
-    """Returns the fixes of trips moved to these start times, until now; a trip ends before the agent's next one."""
+    """Returns the fixes of trips, moved to these start times, until now; cuts a trip before the agent's next one."""
     of_trip = np.repeat(np.arange(len(trips)), np.diff(trips.offsets))
     times = trips.columns["time"] + (start - trips.columns["time"][trips.offsets[:-1]])[of_trip]
     agent = np.array([NAMES[int(person.removeprefix("p"))] for person in trips.agent_ids.tolist()])
@@ -87,7 +87,7 @@ def _fixes(trips: Trajectories, start: NDArray[np.float64], now: float, thinned:
 
 
 def play(address: str, say: Say, stopped: threading.Event, seconds: float = SECONDS) -> None:
-    """Sends the people's weeks, then their last day, to the service at an address, and reports the alerts."""
+    """Sends the people's weeks and then their last day to the service at an address, and reports the alerts."""
     try:
         _play(address, say, stopped, seconds)
     except (http.client.HTTPException, OSError):
@@ -122,7 +122,7 @@ def _play(address: str, say: Say, stopped: threading.Event, seconds: float) -> N
 
 
 def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, int]]:
-    """Yields the first and last fix of each message; shortens times in which nobody moves."""
+    """Waits for each message's time, and yields its first and last fix; shortens times in which nobody moves."""
     clock = np.concatenate([[0.0], np.cumsum(np.minimum(np.diff(times), PAUSE))])
     ends = np.linspace(0.0, clock[-1] + 1e-6, max(1, round(seconds / STEP)) + 1)[1:]
     positions = np.searchsorted(clock, ends)
@@ -130,7 +130,7 @@ def _steps(times: NDArray[np.float64], seconds: float) -> Iterator[tuple[int, in
 
 
 def _say_new(sender: _Sender, since: float, known: set[str], say: Say) -> set[str]:
-    """Reports new alerts of the day on which the service has decided; returns their ids."""
+    """Reports the day's new alerts on which the service has decided; returns their ids."""
     found = [alert for alert in sender.alerts() if alert["opened"] >= since and alert["id"] not in known]
     new = [alert for alert in found if alert["told"] != "no" or alert["reason"]]
     for alert in sorted(new, key=lambda alert: alert["opened"]):

@@ -1,4 +1,4 @@
-"""The settings of the page: their defaults and checks, kept as one JSON value in the store."""
+"""Defines the settings of the page, checks them, and keeps them as one JSON value in the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
 class PreferencesError(AstrayError, ValueError):
-    """A setting has a value that it cannot have; ``field`` names the setting."""
+    """Raised if a setting cannot have the given value; ``field`` names the setting."""
 
     def __init__(self, reason: str, field: str, remedy: str) -> None:
         super().__init__(reason, remedy=remedy)
@@ -24,14 +24,14 @@ class PreferencesError(AstrayError, ValueError):
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many alerts the service sends in a week, at most."""
+    """The most alerts that the service sends in a week."""
 
     agent: int = 3
     all: int = 20
 
 
 class Hours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"since": "from", "until": "to"}):
-    """A time span on the clock of the agent; it passes midnight if it begins later than it ends."""
+    """A time span by the agent's local clock; it includes midnight if it begins later than it ends."""
 
     since: str
     until: str

@@ -1,4 +1,4 @@
-"""Refusals: the one form in which guard, feeds and API say why they do not serve a request."""
+"""Defines the one form in which guard, feeds and API say why they do not serve a request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ JSON = "application/json"
 
 
 class Refusal(Exception):
-    """A request that the service does not serve, with its ``response``.
+    """Raised for a request that the service does not serve; ``response`` is the answer.
 
-    ``field`` is the part of the request that is wrong; ``more`` are members of the body beside ``error``.
+    ``field`` is the part of the request that is wrong; ``more`` are further members of the body, beside ``error``.
     """
 
     def __init__(

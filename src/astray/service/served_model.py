@@ -1,4 +1,4 @@
-"""The served model: its memories live in the store's tables, and it learns from trips and from verdicts."""
+"""Serves a model whose memories are in the store's tables; it learns from trips and from verdicts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from astray.runtime.trip import OpenTrip
 from astray.service.preferences import put_setting, setting
 from astray.service.store import Connection
 
-VERSION = "model version"  # the setting that says which model is in use
-SOURCE = "model source"  # the setting that says which file it came from: a checksum, or nothing
+VERSION = "model version"  # the setting with the version of the model in use
+SOURCE = "model source"  # the setting with the checksum of the file that the model came from; empty for no file
 KNOWN = 20_000  # cached entries of agents
 
 
 class CachedTables(Tables):
-    """The tables of a model in the service's database; they cache entries, because no other process writes them."""
+    """The tables of a model in the service's database; caches entries, because no other process changes them."""
 
     def __init__(self, connection: Connection, version: int) -> None:
         super().__init__(connection, version)
@@ -46,7 +46,7 @@ class CachedTables(Tables):
 
     @contextmanager
     def changing(self) -> Iterator[TablesChange]:
-        """Changes the tables inside the transaction that is open, which makes that whole or nothing."""
+        """Changes the tables inside the open transaction, so all at once or not at all."""
         with super().changing() as change:
             try:
                 yield change
@@ -64,13 +64,13 @@ def blank_model() -> Detector:
 
 
 def begin(connection: Connection, model: Path | None) -> None:
-    """Puts a model into a store that has none yet: that of a file, or one without agents."""
+    """Puts a model into a store that has none yet: the model in a file, or one without agents."""
     source = "" if model is None else checksum("model", model.read_bytes()).hex()
     known = setting(connection, SOURCE)
     if known is not None:
         if source not in ("", known):
             raise DataError(
-                "the store was begun with another model", place=model or "", remedy="name a new folder, or leave it out"
+                "this store began with another model", place=model or "", remedy="name a new folder, or leave it out"
             )
         return
     detector = blank_model() if model is None else load(model)
@@ -82,7 +82,7 @@ def begin(connection: Connection, model: Path | None) -> None:
 
 
 class ServedModel:
-    """A model of many agents whose memories live in the tables of a store."""
+    """A model of many agents whose memories are in the tables of a store."""
 
     def __init__(self, tables: CachedTables) -> None:
         self.tables, self.detector = tables, Detector.from_store(tables)
@@ -103,17 +103,17 @@ class ServedModel:
 
     @property
     def memories(self) -> Memories:
-        """What is known of each agent."""
+        """The memory of each agent."""
         return self.world.memories
 
     def as_of(self, agent: str, data: bytes) -> Detector:
-        """Returns a detector with one agent, whose memory these bytes are; without bytes it is a stranger."""
+        """Returns a detector that knows only this agent, by the memory in ``data``; without data it knows nobody."""
         then = copy.copy(self.detector)
         then.world_ = self.world.alone(agent, self.memories.codec.unpack(data) if data else None)
         return then
 
     def read_again(self, connection: Connection) -> None:
-        """Forgets what it has read of agents; the service may have changed it since."""
+        """Drops what was read of agents, because the service may have changed it since."""
         self.tables = CachedTables(connection, self.version)
         self.memories.saved(self.tables)
 
@@ -131,15 +131,15 @@ class ServedModel:
     def learn(self, trip: Trajectories, flagged: bool, p_value: float, was: OpenTrip) -> Lesson:
         """Remembers a trip that was not flagged; lets a flagged trip wait, and may ask about it.
 
-        The score by the model that the trip began with decides; ``was`` is the open trip, which has that model.
+        ``flagged`` and ``p_value`` are by the model that the trip began with; ``was``, the open trip, has that model.
         """
         (agent,) = trip.agents
-        seen = was.seen if self._knows_as_then(agent, was) else None
+        seen = was.seen if self._is_unchanged(agent, was) else None
         became, memory = self.world.take_trip(trip, flagged, p_value, seen)
         drift = drift_of(agent, memory, self.world.common.observing)
         return Lesson(became, questions_of(agent, memory), drift)
 
-    def _knows_as_then(self, agent: str, was: OpenTrip) -> bool:
+    def _is_unchanged(self, agent: str, was: OpenTrip) -> bool:
         """Returns True if the memory of an agent, reward and popularity have not changed since its trip began."""
         memory, then = self.memories.peek(agent), was.agent_model.featurizer
         counts = Memory() if memory is None else memory.counts
@@ -156,7 +156,7 @@ class ServedModel:
         waiting = [trip for trip in memory.inbox.waiting.trip_ids if trip in named]
         if waiting:
             self.memories[agent] = answer(memory, waiting, mine)
-        gone = trips[~trips.isin(waiting)]  # these left the inbox when it was full
+        gone = trips[~trips.isin(waiting)]  # these were dropped when the inbox was full
         if len(gone):
             if mine:
                 self.world.enroll(gone)
@@ -187,8 +187,8 @@ def version_in_use(connection: Connection) -> int:
 
 
 class Lesson(NamedTuple):
-    """What the model did with a trip that is over."""
+    """What the model did with a finished trip."""
 
     became: str  # learned, waiting, refused or known
-    questions: tuple[Question, ...]  # that are open about its agent
+    questions: tuple[Question, ...]  # the open questions about its agent
     drift: str  # a warning if many trips were flagged lately

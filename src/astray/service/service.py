@@ -1,4 +1,4 @@
-"""The service: a queue of batches and requests, and the one thread that scores, teaches and writes."""
+"""Runs the service: a queue of batches and requests, and the one thread that scores, teaches and writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from astray.service.web.server_events import Hub
 log = logging.getLogger("astray.serve")
 
 T = TypeVar("T")
-GROUP_SECONDS = 0.005  # that a group waits for further batches
+GROUP_SECONDS = 0.005  # for which a group waits for further batches
 GROUP_FIXES = 1000  # after which a group takes no further batch
 TICK = 0.5  # seconds between two looks for verdicts, late fixes and explanations that are due
 SILENCE = 10.0  # seconds between two looks for trips that ended because no more fixes came
@@ -63,7 +63,7 @@ _Item = _Fixes | _Request
 
 
 class Service:
-    """Takes batches from feeds and requests from pages; one thread works on all of them, in the order they came."""
+    """Takes batches from feeds and requests from pages; one thread handles all of them in the order of arrival."""
 
     room = 2000  # batches and requests that may be queued
 
@@ -72,7 +72,7 @@ class Service:
     ) -> None:
         self.store, self.limits = store, limits or Limits()
         self.address = address  # of the page, for links in messages
-        self.refresh_hours = refresh_hours  # between two refreshes of the model; 0: never
+        self.refresh_hours = refresh_hours  # hours between two refreshes of the model; 0: never
         self.hub = Hub()
         self.started = clock.time()
         self.fixes = self.groups = self.duplicates = 0
@@ -85,7 +85,7 @@ class Service:
         self.explainer = Aside(Explainer(store.address))
         self.refresher = Aside(Refresher(store.address))
         self.failed = ""  # why nothing can be stored at present
-        self.on_end: Callable[[], object] = lambda: None  # called if the scoring thread ends unasked
+        self.on_end: Callable[[], object] = lambda: None  # called if the scoring thread ends unexpectedly
         self.scorer: Scorer
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Service:
         self._thread.start()
 
     def stop(self) -> None:
-        """Works through what is queued, and stops."""
+        """Handles what is queued, and stops."""
         self._stopping.set()
         self._queue.put(None)
         self._thread.join()
@@ -112,17 +112,17 @@ class Service:
         self._queue.put(_Fixes(batch, done))
 
     def do(self, work: Callable[[Scorer], T], *, alone: bool = False) -> Future[T]:
-        """Has the scoring thread do something, in a transaction unless it must run ``alone``."""
+        """Runs ``work`` in the scoring thread, in a transaction unless it must run ``alone``."""
         result: Future[T] = Future()
         self._queue.put(_Request(work, result, alone))
         return result
 
     def write(self, work: Callable[[Connection], T]) -> Future[T]:
-        """Has the scoring thread do something that only needs the writing connection."""
+        """Runs ``work``, which needs only the writing connection, in the scoring thread."""
         return self.do(lambda scorer: work(scorer.connection))
 
     def scrub(self) -> Future[None]:
-        """Has the store overwrite what was deleted."""
+        """Makes the store overwrite what was deleted."""
         return self.do(lambda _: self.store.scrub(), alone=True)
 
     @property
@@ -148,7 +148,7 @@ class Service:
         while True:
             now = clock.monotonic()
             if now >= due:
-                self._look_around(now >= silence)
+                self._do_due(now >= silence)
                 due, silence = clock.monotonic() + TICK, silence if now < silence else now + SILENCE
             try:
                 item = self._queue.get(timeout=max(due - clock.monotonic(), 0.001))
@@ -163,7 +163,7 @@ class Service:
                 return
 
     def _group(self, first: _Fixes) -> tuple[list[_Fixes], _Item | None]:
-        """Returns the batches that came at about the same time, and the next item if it is no batch."""
+        """Returns the batches that came at about the same time, and the next item if it is not a batch."""
         group, fixes = [first], len(first.batch.fixes)
         until = clock.monotonic() + GROUP_SECONDS
         while fixes < GROUP_FIXES:
@@ -185,7 +185,7 @@ class Service:
                 self.scorer.write_agents()
         except Exception as error:
             self._failed(error)
-            if len(group) > 1:  # one batch that cannot be stored must not keep the others out
+            if len(group) > 1:  # a batch that cannot be stored must not block the others
                 for one in group:
                     self._score([one])
                 return
@@ -218,7 +218,7 @@ class Service:
         self._push()
 
     def _failed(self, error: Exception) -> None:
-        """Reads everything from the store again: the memory is ahead of a transaction that was rolled back."""
+        """Reads everything from the store again, because the state in memory includes what was rolled back."""
         self.failed = str(error) if isinstance(error, AstrayError) else "an error inside astray serve"
         if isinstance(error, AstrayError):
             log.error("nothing was stored: %s", error)
@@ -231,7 +231,7 @@ class Service:
             log.error("the store does not answer: %s", still)
 
     def _push(self) -> None:
-        """Tells the open pages what has changed."""
+        """Sends the open pages what has changed."""
         touched, news = self.scorer.touched, self.scorer.news
         if touched or news:
             self.hub.changed(self.scorer.connection, touched, news)
@@ -239,8 +239,8 @@ class Service:
 
     # ---------------------------------------------------------------- what is due
 
-    def _look_around(self, silence: bool) -> None:
-        """Does what is due; now and then also looks for ``silence`` and for what is old."""
+    def _do_due(self, silence: bool) -> None:
+        """Does what is due; if ``silence``, also ends silent agents' trips and removes old rows."""
         now = self.scorer.now = clock.time()
         steps: list[Callable[[Scorer, float], object]] = [teach_due, rescore_late]
         if silence:
@@ -270,7 +270,7 @@ class Service:
             threading.Thread(target=self._refresh_all, args=(tasks,), name="refresh", daemon=True).start()
 
     def _refresh_all(self, tasks: list[Refresh]) -> None:
-        """Has each task done in the other process, and puts its result into effect before the next one begins."""
+        """Runs each task in the other process, and puts its result into effect before the next one begins."""
         while tasks and not self._stopping.is_set():
             try:
                 task = tasks.pop()
@@ -283,7 +283,7 @@ class Service:
         self._refreshing = False
 
     def _explain(self) -> None:
-        """Has flagged trips and alerts explained that have no explanation yet."""
+        """Queues flagged trips and alerts that have no explanation yet."""
         for task in explanations_to_make(self.scorer.connection):
             if task not in self._explaining and len(self._explaining) <= MOST_EXPLAINING:
                 self._explaining.add(task)

@@ -1,4 +1,4 @@
-"""Starts the service: from its settings to an open port, and down again."""
+"""Starts the service from its settings, and stops it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 
 def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: Say = lambda address: None) -> None:
-    """Runs the service until it is told to stop; calls ``ready`` with its address just before it answers."""
+    """Runs the service until a signal stops it; calls ``ready`` with its address just before it answers."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     given = settings.tokens or ()
     tls = settings.certificate is not None
@@ -83,7 +83,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
             timeout_graceful_shutdown=GRACE,
         )
         gc.collect()
-        gc.freeze()  # modules and model stay, and examining them again and again would delay fixes
+        gc.freeze()  # modules and model stay for ever, and to examine them again and again would delay fixes
         say(f"astray serve: {address}/ (Ctrl-C ends it)")
         server = _Server(config)
         server.before_end = service.hub.close
@@ -93,7 +93,7 @@ def run(folder: Path, settings: Settings, model: Path | None, say: Say, ready: S
 
 
 class _Server(uvicorn.Server):
-    """A server that stops cleanly on a signal: uvicorn would wait for open pages, and raise the signal again."""
+    """Stops cleanly on a signal; uvicorn's server would wait for open pages, and raise the signal again."""
 
     before_end: Callable[[], object] = staticmethod(lambda: None)
 

@@ -1,1 +1,1 @@
-"""Access: tokens and login sessions, the guard that every request passes, and limits for clients."""
+"""Controls access: tokens, login sessions, the guard that checks every request, and limits for clients."""

@@ -1,4 +1,4 @@
-"""Limits what one client may ask for and how many connections it may hold, so that the others are served."""
+"""Limits the requests and connections of each client, so that the others are served."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """The most that the service takes from clients."""
+    """Limits for clients; the service refuses what exceeds them."""
 
     body: int = 1_048_576  # bytes of a request
     head: int = 65_536  # bytes of the head of a request

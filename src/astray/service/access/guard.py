@@ -1,8 +1,8 @@
-"""Guards the service: every request passes this ASGI middleware first.
+"""Guards the service: this ASGI middleware checks every request first.
 
-It checks in this order: the number of requests at once; the Host; that no other site makes a browser write; the token
-and its rights; the client's request rate; that the body is complete, not too large and not too slow. Every answer
-leaves with headers that tell browsers to trust only the service itself.
+It checks in this order: the number of requests at once; the Host header; that no other site makes the browser send a
+write; the token and its rights; the client's request rate; that the body is complete, not too large and not too slow.
+Every answer gets headers that tell browsers to trust only the service itself.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Standing:
 
     host: str = "127.0.0.1"  # where it listens
     names: tuple[str, ...] = ()  # further host names of the service
-    tls: bool = False  # whether browsers use https, here or at a proxy
+    tls: bool = False  # True if browsers use https, here or at a proxy
     behind_proxy: bool = False
 
 
 class Guard:
-    """Lets requests pass to ``app``, which finds the client as ``scope["state"]["identity"]``, or refuses them.
+    """Passes requests on to ``app``, with the client as ``scope["state"]["identity"]``, or refuses them.
 
-    It reads the ``tokens`` at most every two seconds, and calls ``audit`` with who and what at every login, logout and
-    wrong token.
+    It reads the ``tokens`` at most every two seconds. At every login, logout and wrong token it calls ``audit`` with
+    the client and what happened.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Guard:
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request pass, or answers it."""
+        """Passes a request on, or answers it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -101,7 +101,7 @@ class Guard:
             await response(scope, receive, send)
 
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """Checks a request and hands it on; or returns the response to it."""
+        """Checks a request and passes it on, or returns the response to it."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         token = _without_token(scope)
         path, method = scope["path"], scope["method"]
@@ -129,7 +129,7 @@ class Guard:
     # ---------------------------------------------------------------- the client
 
     def _is_open(self) -> bool:
-        """Returns whether requests need no token: only this machine can send any, and there is no token."""
+        """Returns True if requests need no token: there is none, and only this machine can send requests."""
         return is_loopback(self.standing.host) and not self.standing.behind_proxy and not len(self._tokens)
 
     def _who(self, headers: dict[str, str], token: str | None, client: str, path: str) -> Identity | None:
@@ -158,7 +158,7 @@ class Guard:
         try:
             token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as fault:
-            raise Refusal(422, "this is no login", 'send {"token": "..."}') from fault
+            raise Refusal(422, "this is not a login", 'send {"token": "..."}') from fault
         if self._is_open():
             return Response(status_code=204)
         identity = self._tokens.owner(token)
@@ -181,7 +181,7 @@ class Guard:
     # ---------------------------------------------------------------- the request
 
     def _check_host(self, host: str) -> None:
-        """Refuses foreign host names: another site may let its name point to this machine."""
+        """Refuses unknown host names: another site could make its own name point to this machine."""
         name, ours = _name_in(host), self.standing
         anything = not ours.names and not is_loopback(ours.host)
         if not name or not (anything or is_loopback(name) or name in ours.names):
@@ -193,7 +193,7 @@ class Guard:
             raise _too_often("too many requests", "send several fixes in one", wait)
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        """Reads the whole body, within the limits."""
+        """Returns the whole body; refuses one that exceeds the limits."""
         most = self.limits.body
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > most:
@@ -229,7 +229,7 @@ class Guard:
 
 
 def _needed(path: str, method: str) -> str:
-    """Returns the right that a request needs; none for pages and their files.
+    """Returns the right that a request needs; an empty text for pages and their files.
 
     >>> _needed("/api/fixes", "POST"), _needed("/api/agents", "GET"), _needed("/api/settings", "PUT")
     ('send', 'read', 'write')
@@ -252,7 +252,7 @@ def _without_token(scope: Scope) -> str | None:
 
 
 def _check_origin(headers: dict[str, str], scheme: str) -> None:
-    """Refuses what another site makes a browser send; only browsers send an Origin."""
+    """Refuses requests that another site makes a browser send; only browsers send an Origin header."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
     same = origin is None or origin.lower() == f"{scheme}://{headers.get('host', '')}".lower()
     if not same or site not in ("same-origin", "none"):
@@ -308,12 +308,12 @@ def _name_in(host: str) -> str:
 
 
 def _challenge(path: str) -> dict[str, str]:
-    """Asks for a token; feeds may send it as Basic, for which a browser would open its own window."""
+    """Returns the header that asks for a token: Basic for feeds only, because browsers would open a window for it."""
     return {"www-authenticate": 'Basic realm="astray"' if path in FEEDS else "Bearer"}
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Returns a receive function that gives the body that was read, then whatever follows."""
+    """Returns a receive function that first repeats the body that was read."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""Keeps the sessions of people who logged in on the page: a random cookie stands for their token."""
+"""Keeps the sessions of people who logged in on the page; a random cookie stands for their token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 10_000
 
 
 class Sessions:
-    """The open sessions, in memory: a restart of the service logs everybody out.
+    """Holds the open sessions in memory, so a restart of the service logs everybody out.
 
     >>> sessions = Sessions()
     >>> cookie = sessions.open("digest of a token")
@@ -43,13 +43,13 @@ class Sessions:
 
 
 def cookie_header(cookie: str, *, tls: bool) -> str:
-    """Returns the header that sets the cookie, or removes it if empty; no script and no other site can read it."""
+    """Returns the header that sets the cookie, or removes it if empty; scripts and other sites cannot read it."""
     seconds = SECONDS if cookie else 0.0
     return f"{COOKIE}={cookie}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict{'; Secure' if tls else ''}"
 
 
 def cookie_of(header: str) -> str:
-    """Returns the value of the session cookie among all that a browser sends.
+    """Returns the value of the session cookie in a Cookie header.
 
     >>> cookie_of("theme=dark; astray_session=abc"), cookie_of("")
     ('abc', '')

@@ -1,4 +1,4 @@
-"""Decides who may do what: tokens, what they allow, and on which addresses the service may listen."""
+"""Decides who may do what, by tokens, and on which addresses the service may listen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from astray.service.batches import Batch, RefusedRow
 from astray.service.store import Connection
 
 RIGHTS = ("send", "read", "write")
-"""Send fixes; see agents, trips and alerts; judge trips, change settings and erase people."""
+"""To send fixes; to see agents, trips and alerts; to judge trips, change settings and erase people."""
 
 PREFIX = "astray_"
 """How every token begins, so that a leaked one can be recognised."""
@@ -39,19 +39,19 @@ class Identity(NamedTuple):
     scope: Scope
 
     def may(self, right: str, agent: str | None = None) -> bool:
-        """Returns whether it has a right: for one agent or, without a name, for at least one."""
+        """Returns True if the owner has a right: for this agent or, without a name, for at least one agent."""
         agents = self.scope.agents
         return right in self.scope.rights and (agent is None or agents is None or agent in agents)
 
     @property
     def only_agent(self) -> str | None:
-        """The agent of the token, if it is exactly one: then a message need not name it."""
+        """The agent of a token for exactly one agent, whose messages need not name it; None for other tokens."""
         agents = self.scope.agents
         return agents[0] if agents is not None and len(agents) == 1 else None
 
     @property
     def of_all(self) -> bool:
-        """Whether it may see all agents."""
+        """True if the token is for all agents."""
         return self.scope.agents is None
 
 
@@ -116,7 +116,7 @@ def digest_of(token: str) -> str:
 def add(connection: Connection, name: str, rights: Sequence[str], agents: Sequence[str] | None = None) -> str:
     """Makes a token and stores its digest; returns the token, which cannot be recovered later."""
     if unknown := set(rights) - set(RIGHTS):
-        raise AstrayError(f"there is no right {min(unknown)!r}", remedy=f"there are {', '.join(RIGHTS)}")
+        raise AstrayError(f"there is no right {min(unknown)!r}", remedy=f"give some of {', '.join(RIGHTS)}")
     if not rights:
         raise AstrayError("a token without a right allows nothing", remedy=f"give some of {', '.join(RIGHTS)}")
     if connection.row("SELECT 1 FROM tokens WHERE name = ?", (label("token", name),)):
@@ -147,7 +147,7 @@ def given(tokens: Iterable[str]) -> list[Token]:
 
 
 def narrowed(identity: Identity, batch: Batch) -> Batch:
-    """Refuses the fixes of a batch whose agents the token is not for.
+    """Refuses the fixes in a batch for whose agents the token is not valid.
 
     >>> from astray.service.batches import FeedFix
     >>> phone = Identity("phone", Scope(("send",), ("ana",)))
@@ -168,7 +168,7 @@ def narrowed(identity: Identity, batch: Batch) -> Batch:
 
 @lru_cache(1024)
 def is_loopback(host: str) -> bool:
-    """Returns whether only this machine can reach a name or an address.
+    """Returns True if only this machine can reach a name or an address.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
@@ -182,7 +182,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_binding(host: str, *, tls: bool, behind_proxy: bool, tokens: int) -> None:
-    """Refuses to listen where others could read the traffic, or where other machines would need no token."""
+    """Raises an AstrayError for an address where others could read the traffic, or where they would need no token."""
     if not is_loopback(host) and not (tls or behind_proxy):
         raise AstrayError(
             f"on {host} anybody on the network could read and change what is sent",

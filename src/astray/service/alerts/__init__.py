@@ -1,1 +1,1 @@
-"""Alerts: whether the service sends one, in which words, and through which outlets."""
+"""Decides whether an alert is sent, writes its words, and delivers it through outlets."""

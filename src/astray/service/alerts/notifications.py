@@ -17,7 +17,7 @@ from astray.service.scoring.event_rows import Alert, read_alert, trip_name
 from astray.service.store import Connection
 
 EVENTS = ("opened", "closed")
-"""The events of an alert that messages tell, in their order."""
+"""The events of an alert that have messages, in their order."""
 
 
 def tell(connection: Connection, alert: str, zone: Zone, now: float, address: str = "") -> str:
@@ -40,14 +40,14 @@ def tell(connection: Connection, alert: str, zone: Zone, now: float, address: st
 
 
 def tell_closed(connection: Connection, alert: str, zone: Zone, now: float, address: str = "") -> None:
-    """Puts messages for programs into the outbox when an alert is over that was sent."""
+    """Puts messages to programs into the outbox when an alert that was sent has ended."""
     found = read_alert(connection, alert)
     if found is not None and found.told in ("yes", "held"):
         _put(connection, found, "closed", preferences.load(connection), zone, now, address)
 
 
 def message(alert: Alert, event: str, zone: Zone, address: str = "") -> dict[str, Any]:
-    """Returns the message about an alert: fields for programs, ``title`` and ``text`` for people. It names no places.
+    """Returns the message about an alert: fields for programs, ``title`` and ``text`` for people; places are left out.
 
     >>> alert = Alert("1f", "ana", "1", 0.0, 0.0, None, "anomaly", "never began here before (0 of 128 past trips)")
     >>> message(alert, "opened", Zone("Asia/Tokyo"))["text"]

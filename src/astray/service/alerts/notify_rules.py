@@ -1,4 +1,4 @@
-"""Decides whether an alert is sent now, later or not at all: the page lists all, few should ring a telephone."""
+"""Decides whether an alert is sent now, later or not at all: the page lists all, but few should ring a phone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEEK = 7 * 86_400.0
 OLD = 86_400.0
 """Seconds after which an alert is not sent: phones may upload days later, when nobody can act on it."""
 TOGETHER = 60.0
-"""Seconds after an alert of an agent in which its next one counts as part of the same batch."""
+"""Seconds after an agent's alert in which its next one counts as part of the same batch."""
 
 
 class PastAlert(NamedTuple):
@@ -27,7 +27,7 @@ class PastAlert(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether an alert is sent: ``yes`` (now), ``held`` (until ``when``) or ``no`` (only listed), and the reason."""
+    """Says whether an alert is sent: ``yes`` (now), ``held`` (until ``when``) or ``no`` (only listed), and why."""
 
     told: Literal["yes", "held", "no"]
     reason: str
@@ -42,7 +42,7 @@ def decide(
     zone: Zone,
     paused_until: float | None = None,
 ) -> Decision:
-    """Decides whether an alert is sent: first by the reasons against it, then by the agent's quiet hours.
+    """Decides whether an alert is sent: not if there is a reason against it, later during the agent's quiet hours.
 
     ``past`` are the alerts of the last seven days, of all agents; ``zone`` is the time zone of the alert's agent, and
     ``paused_until`` the end of a pause of its alerts.
@@ -92,7 +92,7 @@ def _unwanted(
 
 
 def _end_of(hours: Hours, now: float, zone: Zone) -> float | None:
-    """Returns when the quiet hours that a time lies in end; None if it lies in none.
+    """Returns the end of the quiet hours if ``now`` is in them, else None.
 
     >>> zone, noon = Zone("Europe/Lisbon"), 1372676400.0
     >>> _end_of(Hours("22:00", "07:00"), noon, zone), _end_of(Hours("11:00", "13:00"), noon, zone) - noon

@@ -1,7 +1,7 @@
-"""Delivers messages, which stay in the store until they have arrived, even if the service is killed in between.
+"""Delivers messages; they stay in the store until they have arrived, even if the service is killed in between.
 
-The outbox writes down each attempt before it makes it. So after a kill it sends the message again, with the same key;
-where an outlet has no room for a key, the message says that it is a repetition.
+The outbox notes each attempt before it makes it. So after a kill it sends the message again with the same key; if an
+outlet has no room for a key, the message says that it is a repetition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from astray.service.store import Connection, Store, StoreError
 log = logging.getLogger("astray.serve")
 
 LOOK = 1.0  # seconds between two looks for due messages
-FIRST, LONGEST = 5.0, 3600.0  # seconds until the second attempt, and between two later ones, about
+FIRST, LONGEST = 5.0, 3600.0  # about how many seconds until the second attempt, and between later ones
 GIVE_UP = 3 * 86_400.0  # seconds after which a message is given up
 ATTEMPTS = 100  # after which a message is given up, too
 AT_ONCE = 4  # outlets that are served at the same time
@@ -43,7 +43,7 @@ class Waiting(NamedTuple):
 
 
 class Outbox:
-    """Delivers the messages of a store, in a thread; ``write`` is that of the service, ``seed`` spreads attempts."""
+    """Delivers the messages of a store in a thread; ``write`` is the service's, ``seed`` is for random pauses."""
 
     def __init__(self, store: Store, write: Write, means: Means, seed: int | None = None) -> None:
         self._store, self._write, self._means = store, write, means
@@ -89,7 +89,7 @@ class Outbox:
             self._busy.discard(outlet)
 
     def _deliver(self, one: Waiting) -> bool:
-        """Makes one attempt; returns whether the message has arrived."""
+        """Makes one attempt; returns True if the message has arrived."""
         attempts = one.attempts + 1
         again = time.time() + pause(attempts, float(self._chance.random()))
         begun = self._write(
@@ -127,7 +127,7 @@ def pause(attempts: int, chance: float) -> float:
 
 
 def outbox_state(connection: Connection, where: str = "1 = 1", values: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """Counts messages that wait, fail or were given up, with the last reasons, for the health page."""
+    """Counts messages that wait, failed or were given up, with the last reasons, for the health page."""
     waiting, failing, oldest = connection.rows(
         "SELECT count(*), count(CASE WHEN attempts > 0 AND error IS NOT NULL THEN 1 END), min(next_try) FROM outbox "
         f"WHERE done IS NULL AND {where}",
@@ -145,7 +145,7 @@ def outbox_state(connection: Connection, where: str = "1 = 1", values: tuple[Any
 
 
 def _due(connection: Connection, now: float) -> dict[OutletAddress, list[Waiting]]:
-    """Returns due messages by outlet; of the messages about one alert only the first that has not arrived."""
+    """Returns due messages by outlet; of the messages about one alert only the first undelivered one."""
     rows = connection.rows(
         "SELECT id, outlet, payload, attempts, next_try FROM outbox WHERE done IS NULL ORDER BY next_try, id LIMIT ?",
         (MOST,),

@@ -1,8 +1,8 @@
-"""Outlets: the ways in which a message about an alert leaves the service.
+"""Delivers messages about alerts through outlets, such as a webhook or e-mail.
 
-An outlet is a function that delivers a message or raises :class:`NotDelivered`, and one line of :data:`OUTLETS`. Every
-outlet has a time limit and follows no redirect: what is meant for one host goes to no other. Addresses may hold
-secrets, so people and logs only see what :func:`display_address` returns.
+An outlet is a function that delivers a message or raises :class:`NotDelivered`, and has an entry in :data:`OUTLETS`.
+Every outlet has a time limit and follows no redirect, so no message reaches another host. Addresses may hold secrets,
+so people and logs see only what :func:`display_address` returns.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from astray.service.access.tokens import is_loopback
 from astray.service.feeds.mqtt_feed import Broker
 
 TIMEOUT = 10.0  # seconds for a connection, and for each answer
-TRY_AGAIN = frozenset({408, 409, 425, 429})  # refusals that may pass
+TRY_AGAIN = frozenset({408, 409, 425, 429})  # refusals that may be temporary
 HIDDEN = "***"
 
 
 class OutletAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An outlet of the settings: its kind, which is a name of :data:`OUTLETS`, and an address."""
+    """An outlet in the settings: its kind, which is a name in :data:`OUTLETS`, and an address."""
 
     kind: str
     to: str
 
 
 class Means(NamedTuple):
-    """What the outlets need beside an address; from the command's settings, never from the page."""
+    """What outlets need beside an address; it comes from the command's settings, never from the page."""
 
     smtp: str | None = None  # smtp://USER:PASSWORD@HOST:587?from=ADDRESS, or smtps://
     mqtt: str | None = None  # the broker of the feed, for addresses that are only a topic
@@ -53,11 +53,11 @@ class Delivery(NamedTuple):
 
     key: str  # the same at every attempt, so that a receiver can recognise a repetition
     message: Mapping[str, Any]  # see astray.service.alerts.notifications
-    repeated: bool = False  # whether the message may have arrived before
+    repeated: bool = False  # True if the message may have arrived before
 
 
 class NotDelivered(Exception):
-    """A message did not arrive: the reason, whether this is final, and how many seconds to wait."""
+    """Raised if a message did not arrive, with the reason, whether that is final, and how many seconds to wait."""
 
     def __init__(self, reason: str, *, final: bool = False, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -65,7 +65,7 @@ class NotDelivered(Exception):
 
 
 def deliver(outlet: OutletAddress, delivery: Delivery, means: Means) -> None:
-    """Delivers a message; raises :class:`NotDelivered` if it did not arrive, as far as the service knows."""
+    """Delivers a message; raises :class:`NotDelivered` unless the receiver has confirmed it."""
     try:
         OUTLETS[outlet.kind].send(outlet.to, delivery, means)
     except NotDelivered:
@@ -78,7 +78,7 @@ def deliver(outlet: OutletAddress, delivery: Delivery, means: Means) -> None:
 
 
 def display_address(outlet: OutletAddress) -> str:
-    """Returns an address without secrets: without passwords and, depending on the kind, without its path.
+    """Returns an address without its password and, depending on the kind, without its path.
 
     >>> display_address(OutletAddress("webhook", "https://hooks.example.org/services/T0/abc?key=1"))
     'https://hooks.example.org/***'
@@ -110,7 +110,7 @@ def webhook(to: str, delivery: Delivery, means: Means) -> None:
 
 
 def signature(key: str, timestamp: str, body: bytes) -> str:
-    """Returns the signature of a webhook, which proves to its receiver who sent it and when.
+    """Returns the signature of a webhook, by which the receiver can check who sent it and when.
 
     >>> signature("key", "0", b"{}")[:23]
     'sha256=7314351dd949aa7e'
@@ -166,7 +166,7 @@ def _refused(answer: http.client.HTTPResponse) -> NoReturn:
 
 
 def email(to: str, delivery: Delivery, means: Means) -> None:
-    """Sends an e-mail. E-mail cannot be sent exactly once, so a repetition says that it is one."""
+    """Sends an e-mail; a repeated one says that it is a repetition, as e-mail cannot be sent exactly once."""
     if means.smtp is None:
         raise NotDelivered("the service knows no mail server; set smtp", final=True)
     parts = urlsplit(means.smtp)
@@ -206,7 +206,7 @@ def email(to: str, delivery: Delivery, means: Means) -> None:
 
 
 def mqtt(to: str, delivery: Delivery, means: Means) -> None:
-    """Publishes under ``TOPIC/ALERT``, retained: who subscribes later gets the state of each alert."""
+    """Publishes a retained message under ``TOPIC/ALERT``: later subscribers get the state of each alert."""
     url = to if "://" in to else means.mqtt
     if url is None:
         raise NotDelivered("the service knows no broker; give mqtt://HOST/TOPIC", final=True)
@@ -242,7 +242,7 @@ def mqtt(to: str, delivery: Delivery, means: Means) -> None:
 
 
 def apprise(to: str, delivery: Delivery, means: Means) -> None:
-    """Hands the message to apprise, which knows very many services."""
+    """Sends the message by apprise, which knows many services."""
     try:
         from apprise import Apprise
     except ImportError as error:
@@ -255,12 +255,12 @@ def apprise(to: str, delivery: Delivery, means: Means) -> None:
 
 
 class Outlet(NamedTuple):
-    """An outlet, and what the service and its page must know of it."""
+    """An outlet's function, and what the service and its page must know of it."""
 
     send: Callable[[str, Delivery, Means], None]
     label: str  # what the page calls it
     example: str  # an address
-    secret: str = ""  # which part of an address is secret beside passwords: "path", "all" or none
+    secret: str = ""  # the part of an address that is secret beside passwords: "path", "all" or empty
     for_programs: bool = False  # programs also get a message when an alert is over; people get one message
 
 

@@ -1,4 +1,4 @@
-"""Feeds: a decoder for each format that trackers send, and the answer that its sender expects.
+"""Takes feeds: has a decoder for each format that trackers send, and the answer that its sender expects.
 
 To add a feed, write a file with a decoder and name it in :data:`FORMATS`. A decoder is a pure function that returns a
 :class:`~astray.service.batches.Batch` and never raises. Every fix in the batch has passed the checks that files and
@@ -22,7 +22,7 @@ __all__ = ["FEEDS", "FORMATS", "Format"]
 
 
 class Format(NamedTuple):
-    """A format: the address and the methods that take it, its decoder and its answer."""
+    """A format: its address and methods, its decoder and its answer."""
 
     path: str
     methods: tuple[str, ...]
@@ -38,7 +38,7 @@ FORMATS: Mapping[str, Format] = {
     "gpslogger": Format("/gpslogger", ("GET", "POST"), gpslogger.decode, listed),
     "plain": Format("/api/fixes", ("POST",), plain_json.decode, listed_strictly),
 }
-"""Every format by its name."""
+"""Maps names to formats."""
 
 FEEDS: Mapping[str, Format] = {form.path: form for form in FORMATS.values()}
-"""Every format by its address, to which a sender may append its token (``/osmand/TOKEN``)."""
+"""Maps addresses to formats; a sender may append its token to an address (``/osmand/TOKEN``)."""

@@ -1,8 +1,8 @@
-"""Answers senders of fixes: exactly what each protocol wants, with the refused rows wherever it has room for them.
+"""Answers senders of fixes as each protocol requires, and reports refused rows wherever there is room for them.
 
-A row that can never be used is answered with success. Phones keep what the service did not take and send it again
-before all else, so one bad row would hold back all later ones. A message in which nothing can be used, because the
-application is not set up right, is answered with 422: the application shows that, and keeps its fixes.
+The answer is a success even if it refuses a row. A phone keeps what the service did not take, and sends that again
+before all else, so one bad row would hold back all later ones. If nothing in a message can be used, because the
+application is set up wrongly, the answer is 422: the application shows that, and keeps its fixes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from astray.service.feeds.row_checks import WHOLE
 from astray.service.responses import JSON, Refusal
 
 REFUSED_HEADER = "x-refused"
-"""Says how many rows were refused, and why the first one was, where the answer has no room for that."""
+"""The header with the number of refused rows and the first reason, for answers that have no room for these."""
 
 SET_UP = (
     "correct the settings of the sender: its address ends in /pub for OwnTracks, /overland for Overland, /traccar for "
@@ -29,7 +29,7 @@ SET_UP = (
 
 
 def empty_list(receipt: Receipt) -> Response:
-    """Answers ``[]``: OwnTracks expects an array of messages, and there are none for it."""
+    """Answers ``[]``: OwnTracks expects an array of messages, and the service has none for it."""
     return _answer(receipt, b"[]")
 
 
@@ -39,7 +39,7 @@ def result_ok(receipt: Receipt) -> Response:
 
 
 def listed(receipt: Receipt) -> Response:
-    """Answers with the number of fixes taken and the rows refused, for senders that only look at the status."""
+    """Answers with the number of accepted fixes and the refused rows, for senders that only look at the status."""
     return _answer(receipt, msgspec.json.encode(_counts(receipt)))
 
 

@@ -1,4 +1,4 @@
-"""GPSLogger: one fix in the fields of an address that the user writes, https://gpslogger.app (Custom URL)."""
+"""Decodes GPSLogger: one fix in the query of an address that the user writes, https://gpslogger.app (Custom URL)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ log = logging.getLogger("astray.serve")
 
 
 class Waiters:
-    """Wakes the requests that wait for the scoring thread, those of one group together."""
+    """Wakes the requests that wait for the scoring thread; all requests of one group at the same time."""
 
     def __init__(self) -> None:
         self._done: deque[tuple[asyncio.Future[Receipt], Receipt]] = deque()
@@ -31,7 +31,7 @@ class Waiters:
         self._woken = False
 
     def done(self, waiter: asyncio.Future[Receipt], receipt: Receipt) -> None:
-        """Notes the receipt of a batch; the scoring thread calls this."""
+        """Passes the receipt of a batch to its request; the scoring thread calls this."""
         with self._lock:
             self._done.append((waiter, receipt))
             if self._woken:
@@ -48,9 +48,9 @@ class Waiters:
 
 
 class Feeds:
-    """Answers requests of feeds, and hands all others to ``app`` (ASGI).
+    """Answers requests from feeds, and passes all others on to ``app`` (ASGI).
 
-    The guard stands before it: it has taken tokens out of paths, and has read the whole body.
+    The guard comes first: it has taken tokens out of paths, and has read the whole body.
     """
 
     def __init__(self, service: Service, app: ASGIApp) -> None:

@@ -1,8 +1,8 @@
 """Takes fixes from an MQTT broker, and acknowledges each message only when its fixes are on the disk.
 
-The broker keeps the session while the service is down (fixed client identifier, no clean start), and sends again what
-was not acknowledged. So a kill of either side loses nothing that was published with QoS 1, as long as the broker's own
-queue has room.
+The broker keeps the session while the service is down (fixed client identifier, no clean start), and then sends again
+what was not acknowledged. So if either side is killed, nothing that was published with QoS 1 is lost, as long as the
+broker's queue has room.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from astray.service.feeds.row_checks import WHOLE, Sent
 Submit = Callable[[Batch, Callable[[Receipt], None]], None]
 
 SESSION_SECONDS = 7 * 86_400
-"""How long a broker of version 5 keeps messages while the service is down; one of version 3.1.1 decides itself."""
+"""Seconds for which an MQTT 5 broker keeps messages while the service is down; an MQTT 3.1.1 broker decides itself."""
 MAX_PAYLOAD = 1_048_576
-AGAIN = 0.05  # seconds between two tries to submit a message while the queue is full
-PATIENCE = 20.0  # seconds of such tries; then the feed reconnects, and the broker sends the message again
+AGAIN = 0.05  # seconds between two attempts to queue a message while the queue is full
+PATIENCE = 20.0  # seconds of such attempts; then the feed reconnects, and the broker sends the message again
 OWNTRACKS = "owntracks"
-"""The word with which the topics of OwnTracks begin."""
+"""The first part of OwnTracks topics."""
 DROPPED = "$SYS/broker/publish/messages/dropped"
-"""The topic under which Mosquitto counts the messages it has dropped."""
+"""The topic under which Mosquitto publishes how many messages it has dropped."""
 VERSIONS = {"3": MQTTProtocolVersion.MQTTv311, "3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
 
 
@@ -58,7 +58,7 @@ class Broker(NamedTuple):
     prefix: str  # of plain fixes
     version: MQTTProtocolVersion
     client_id: str
-    certificates: str | None  # a file of authorities, if not those of this machine
+    certificates: str | None  # a file of certificate authorities; None for those of this machine
 
     @classmethod
     def of(cls, url: str) -> Broker:
@@ -95,7 +95,7 @@ class Broker(NamedTuple):
         return f"mqtt{'s' if self.tls else ''}://{self.host}:{self.port}/{self.prefix}"
 
     def client(self, client_id: str, *, lasting: bool) -> paho.Client:
-        """Returns an unconnected client; a ``lasting`` session outlives the connection and acknowledges by hand."""
+        """Returns an unconnected client; a ``lasting`` session outlives its connection and acknowledges explicitly."""
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id,
@@ -123,7 +123,7 @@ class Broker(NamedTuple):
 
 
 class MqttFeed:
-    """Hands fixes from a broker to the service, by its method ``submit``."""
+    """Passes fixes from a broker to the service, by its method ``submit``."""
 
     def __init__(self, url: str, submit: Submit) -> None:
         self.broker = Broker.of(url)
@@ -195,9 +195,9 @@ class MqttFeed:
 
         def acknowledge(receipt: Receipt | None = None) -> None:
             if connection != self._connection:
-                return  # on a later one, the number may be another message's
+                return  # on a later connection this number may belong to another message
             if receipt is not None and receipt.failed:
-                self._begin_anew(client)
+                self._reconnect(client)
             else:
                 client.ack(mid, qos)
 
@@ -216,7 +216,7 @@ class MqttFeed:
                 self._submit(batch, acknowledge)
             except Busy:
                 if time.monotonic() > until:
-                    self._begin_anew(client)
+                    self._reconnect(client)
                     return
                 self._stopped.wait(AGAIN)
             else:
@@ -231,8 +231,8 @@ class MqttFeed:
             return Batch([], [RefusedRow(WHOLE, "the topic is not UTF-8")])
         return decode_topic(topic, bytes(message.payload), self.broker.prefix, time.time())
 
-    def _begin_anew(self, client: paho.Client) -> None:
-        """Breaks the connection, so that the broker sends again what was not acknowledged."""
+    def _reconnect(self, client: paho.Client) -> None:
+        """Reconnects, so that the broker sends again what was not acknowledged."""
         self._connection += 1
         if (connection := client.socket()) is not None:
             cast(socket.socket, connection).shutdown(socket.SHUT_RDWR)
@@ -257,7 +257,7 @@ def decode_topic(topic: str, payload: bytes, prefix: str, now: float) -> Batch:
     try:
         said = msgspec.json.decode(payload)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        said = None  # several lines, or no JSON
+        said = None  # several lines, or not JSON
     if isinstance(said, dict) and "_type" in said:
         return owntracks.locations(said, agent or "", now)
     if isinstance(said, dict) and ("position" in said or "location" in said):

@@ -1,4 +1,4 @@
-"""The OsmAnd protocol: one fix in the fields of an address or a form, https://www.traccar.org/osmand/.
+"""Decodes the OsmAnd protocol: one fix in the fields of an address or a form, https://www.traccar.org/osmand/.
 
 OsmAnd's live tracking, Traccar Client up to version 8 and many small trackers use it. astray computes speed and course
 from the fixes, and ignores those that are sent.

@@ -1,4 +1,4 @@
-"""Overland: batches of GeoJSON points, https://github.com/aaronpk/Overland-iOS#api."""
+"""Decodes Overland: batches of GeoJSON points, https://github.com/aaronpk/Overland-iOS#api."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from astray.service.feeds.row_checks import Row, Sent, batch, document, mapping,
 
 
 def decode(sent: Sent) -> Batch:
-    """Decodes a batch; ignores ``current`` and ``trip`` beside it, since a later batch repeats them.
+    """Decodes a batch; ignores the members ``current`` and ``trip``, because a later batch repeats them.
 
     The agent is the first of: the point's ``device_id``, the address (``?agent=ana``), the parameter ``agent``, the
     phone's ``unique_id``.
@@ -21,7 +21,7 @@ def decode(sent: Sent) -> Batch:
         return said
     rows = said.get("locations") if isinstance(said, dict) else None
     if not isinstance(rows, list):
-        return whole('this is no batch of Overland: it has no list "locations"')
+        return whole('this is not an Overland batch: it has no list "locations"')
     named = sent.query.get("agent") or sent.agent
     found = batch(rows, lambda row: _point(row, named), sent.now)
     if not found.fixes and found.refused and all(row.agent is None for row in found.refused):
@@ -36,7 +36,7 @@ def _point(said: Any, agent: str | None) -> Row | Refused | None:
         return None
     place = geometry.get("coordinates")
     if geometry.get("type") != "Point" or not isinstance(place, list) or len(place) < 2:
-        return Refused("this is no GeoJSON point")
+        return Refused("this is not a GeoJSON point")
     if number(about.get("horizontal_accuracy")) < 0:
         return Refused("the phone says that the position is not valid (horizontal_accuracy below 0)")
     who = text(about.get("device_id")) or agent or text(about.get("unique_id")) or None

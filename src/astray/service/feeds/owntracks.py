@@ -1,7 +1,7 @@
-"""OwnTracks, over HTTP and MQTT: https://owntracks.org/booklet/tech/json/ and .../tech/http/.
+"""Decodes OwnTracks, over HTTP and MQTT: https://owntracks.org/booklet/tech/json/ and .../tech/http/.
 
 A message is one JSON object with ``_type``. Only locations are fixes; transitions, waypoints, last wills and the like
-are ignored. An empty body says that a friend was deleted. The agent is ``user/device``.
+are ignored. An empty body means that a friend was deleted. The agent is ``user/device``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def decode(sent: Sent) -> Batch:
 
 
 def locations(said: Any, who: str, now: float, agent: str | None = None) -> Batch:
-    """Reads the locations of one message or several; ``who`` wins over the names in a message."""
+    """Reads the locations in one message or several; ``who`` takes precedence over the names in a message."""
     rows = said if isinstance(said, list) else [said]
     if not all(isinstance(row, dict) and isinstance(row.get("_type"), str) for row in rows):
-        return whole("this is no message of OwnTracks: it is no JSON object with a _type")
+        return whole("this is not an OwnTracks message: it is not a JSON object with a _type")
     if any(row["_type"] == "encrypted" for row in rows):
         return whole(ENCRYPTED)
     found = batch(rows, lambda row: _location(row, who, agent), now)

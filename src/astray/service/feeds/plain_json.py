@@ -1,4 +1,4 @@
-"""Plain fixes: a JSON object, an array of them, or one per line (NDJSON), with the names of ``astray watch``."""
+"""Decodes plain fixes: a JSON object, an array, or one per line (NDJSON), with the names of ``astray watch``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ACCURACY = ("accuracy", "acc", "horizontal_accuracy")
 def decode(sent: Sent) -> Batch:
     r"""Decodes fixes such as ``{"agent": "ana", "time": 1372636858, "lat": 41.15, "lon": -8.61}``.
 
-    A body that is one JSON value is an object or an array. Otherwise it is read line by line, and a line that is no
-    JSON is a refused row. Fixes that name no agent belong to ``?agent=ana`` or to the parameter ``agent``.
+    A body that is one JSON value must be an object or an array. Any other body is read line by line, and a line that
+    is not JSON is refused. Fixes that name no agent belong to ``?agent=ana`` or to the parameter ``agent``.
 
     >>> decode(Sent(b'[{"uid": 17, "tst": 60, "lat": 45, "lng": 7}, 3]', {}, {}, now=60))
     Batch(fixes=[FeedFix(agent='17', time=60.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],

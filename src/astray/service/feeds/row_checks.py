@@ -1,4 +1,4 @@
-"""Checks the rows of messages: each becomes a fix or a refusal. Every feed uses these functions."""
+"""Checks the rows of all feeds' messages: each becomes a fix or a refusal."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _COUNT = re.compile(r"[0-9]{1,19}([.][0-9]{1,9})?")
 
 
 class Sent(NamedTuple):
-    """A message, as a decoder takes it."""
+    """A message as decoders get it."""
 
     body: bytes
     query: Mapping[str, str]
     headers: Mapping[str, str]  # with names in lower case
     now: float
-    agent: str | None = None  # owns rows that name nobody
+    agent: str | None = None  # the agent of rows that name none
 
 
 class Row(NamedTuple):
@@ -50,7 +50,7 @@ def whole(reason: str) -> Batch:
 
 
 def batch(rows: Iterable[Any], read: Callable[[Any], Row | FeedFix | Refused | None], now: float) -> Batch:
-    """Checks the rows of a message; ``read`` returns a row's values, why it is refused, or None if it is no fix.
+    """Checks the rows of a message; ``read`` returns a row's values, why it is refused, or None if it is not a fix.
 
     >>> batch([(0, 45), (60, 95)], lambda given: Row("ana", given[0], given[1], 7), now=60)
     Batch(fixes=[FeedFix(agent='ana', time=0.0, lat=45.0, lon=7.0, trip='', destination=None, accuracy=None)],
@@ -85,7 +85,7 @@ def checked(row: Row) -> FeedFix | Refused:
 
 
 def metres(accuracy: Any) -> float | None:
-    """Returns the accuracy of a fix in metres; None if the receiver does not say it."""
+    """Returns the accuracy of a fix in metres; None if the receiver does not report it."""
     found = number(accuracy)
     return found if 0 <= found < math.inf else None
 
@@ -124,5 +124,5 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _count(time: Any) -> Any:
-    """Returns a time as a number if its text holds one: the values in an address are always text."""
+    """Returns a time as a number if its text is one, because values in an address are always text."""
     return float(time) if isinstance(time, str) and _COUNT.fullmatch(time) else time

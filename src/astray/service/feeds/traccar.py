@@ -1,7 +1,8 @@
-"""Traccar: its phone application from version 9 on, and positions that its server forwards (``forward.type=json``).
+"""Decodes Traccar: its phone application since version 9, and its server's forwarded positions.
 
-The application sends ``{"device_id": ..., "location": {"timestamp": ..., "coords": {...}}}``, the server ``{"position":
-{...}, "device": {...}}``: https://github.com/traccar/traccar, OsmAndProtocolDecoder and PositionData.
+The application sends ``{"device_id": ..., "location": {"timestamp": ..., "coords": {...}}}``, the server (with
+``forward.type=json``) ``{"position": {...}, "device": {...}}``: https://github.com/traccar/traccar,
+OsmAndProtocolDecoder and PositionData.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def decode(sent: Sent) -> Batch:
 
 
 def positions(said: Any, now: float, agent: str | None = None) -> Batch:
-    """Reads the positions of a message that is decoded already."""
+    """Reads the positions in a message that is already parsed."""
     said = mapping(said)
     if "position" in said:
         device = mapping(said.get("device"))
@@ -35,7 +36,7 @@ def positions(said: Any, now: float, agent: str | None = None) -> Batch:
             return whole("the location names no agent; there is no device_id")
         given = said["location"]
         return batch(given if isinstance(given, list) else [given], lambda row: _of_phone(mapping(row), who), now)
-    return whole('this is no message of Traccar: it has neither a "location" nor a "position"')
+    return whole('this is not a Traccar message: it has neither a "location" nor a "position"')
 
 
 def _forwarded(position: Mapping[str, Any], who: str) -> Row | Refused:

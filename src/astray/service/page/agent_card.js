@@ -70,7 +70,7 @@ export class AgentCard {
 
   update(agent) {
     this.agent = agent;
-    this.pauseButton.textContent = this.paused ? "Alerts again" : "No alerts for a day";
+    this.pauseButton.textContent = this.paused ? "Resume alerts" : "No alerts for a day";
     const trip = agent.trip ? make("a", { href: `/trip/${inPath(agent.trip)}` }, "Trip under way") : null;
     this.facts.replaceChildren(
       make("p", { class: "row" }, stateMark(agent.state), sentence(wordsOf(agent))),
@@ -163,8 +163,8 @@ export class AgentCard {
         if (this.agent.agent === agent.agent) this.update({ ...this.agent, paused_until: answer.paused_until });
       }),
       until === null
-        ? "The service sends alerts of this agent again."
-        : "The service sends no alerts of this agent for 24 hours. It still scores and lists its trips.",
+        ? "The service sends alerts about this agent again."
+        : "The service sends no alerts about this agent for 24 hours. It still scores and lists its trips.",
     );
   }
 

@@ -40,7 +40,7 @@ export class AgentList {
     );
   }
 
-  /** Whether somebody is using the list, which then must not change its order. */
+  /** True while somebody is using the list, which must then keep its order. */
   get busy() {
     return this.list.matches(":hover") || this.list.contains(document.activeElement);
   }
@@ -90,7 +90,7 @@ export class AgentList {
     this.rows.get(name)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** Updates how long ago the last fixes were. */
+  /** Updates the ages of the last fixes. */
   tick() {
     for (const [name, row] of this.rows) {
       const agent = this.agents.get(name);
@@ -153,7 +153,7 @@ export class AgentList {
     rows[to].firstChild.focus();
   }
 
-  /** Says how to begin while there is no agent. */
+  /** Explains how to begin, while there is no agent. */
   teach() {
     this.rows.clear();
     this.ordered = [];

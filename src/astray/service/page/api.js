@@ -16,7 +16,7 @@ export class ServiceError extends Error {
   }
 }
 
-const listeners = new Set(); // of the connection: "up", "gone", "login"
+const listeners = new Set(); // called with the state of the connection: "up", "gone", "login"
 export const onConnection = (listener) => listeners.add(listener);
 const tell = (state) => listeners.forEach((listener) => listener(state));
 
@@ -56,7 +56,7 @@ const handlers = new Map(); // kinds of events to functions
 let source = null;
 let retry = 0;
 let hangUp = 0;
-let resting = false; // hung up because nobody looks
+let resting = false; // true: disconnected, because the page is in the background
 
 /** Calls a function with every event of a kind; returns a function that stops this. */
 export function on(kind, handler) {

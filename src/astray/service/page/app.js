@@ -54,7 +54,7 @@ const KEYS = [
 ];
 
 let view = null;
-let turn = 0; // counts navigations: what was loaded for an earlier one is dropped
+let turn = 0; // counts navigations: the page drops what an earlier one loaded
 let going = 0; // when G was pressed
 
 // ------------------------------------------------------------------ views

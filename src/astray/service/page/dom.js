@@ -54,7 +54,7 @@ export function confirmed(question, does) {
   });
 }
 
-/** Returns whether keys belong to the focused field or an open dialog. */
+/** Returns true if keys belong to the focused field or an open dialog. */
 export function typing(event) {
   const { target } = event;
   return (

@@ -12,10 +12,10 @@ import { count } from "./words.js";
 const WITH_WAYS = 40; // agents whose habitual ways the map shows, worst first
 const AT_ONCE = 4; // simultaneous requests for ways
 const TRAIL = 60; // last places of an agent that form its trail
-const LABELLED = 60; // agents up to which the map names all; above that it names only those with an alert
+const LABELLED = 60; // with more agents the map names only those with an alert
 const PAGE = 1000; // agents asked for at once
 const REDRAW = 500; // milliseconds between two drawings of what has arrived
-const REORDER = 2000; // milliseconds between two orderings of the list
+const REORDER = 2000; // milliseconds after which the list is sorted again
 
 const placed = ({ lat }) => lat !== null && lat !== undefined;
 

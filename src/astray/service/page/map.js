@@ -14,7 +14,7 @@ class PageMap extends GeoMap {
     this.started ??= this.localTiles();
   }
 
-  /** Pixels at the left that a card lies over. */
+  /** The width of a card that covers the left of the map, in pixels. */
   covered() {
     const card = this.element.parentElement?.parentElement
       ?.querySelector(":scope > .card:not([hidden])")
@@ -23,7 +23,7 @@ class PageMap extends GeoMap {
     return card && card.top < bottom && card.bottom > top && card.width < width / 2 ? card.right - left : 0;
   }
 
-  /** Draws again in other colours, after the switch between light and dark. */
+  /** Draws again after the switch between light and dark. */
   restyle() {
     this.draw();
     this.map?.setStyle(this.basemap(), { diff: false });

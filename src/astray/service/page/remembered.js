@@ -8,7 +8,7 @@ export function recall(name) {
   }
 }
 
-/** Stores a value (null removes it); returns whether that worked. */
+/** Stores a value (null removes it); returns true if that worked. */
 export function remember(name, value) {
   try {
     if (value === null) localStorage.removeItem(`astray-${name}`);

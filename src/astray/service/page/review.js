@@ -10,10 +10,10 @@ import { KEYS, Pending, verdictButtons } from "./verdicts.js";
 import { VERDICTS, count, decisionOf, moment, signed, zoneName } from "./words.js";
 
 const MOST = 500; // items in the list
-const TOGETHER = 12; // trips of a question on the map, at most
+const TOGETHER = 12; // the most trips of a question on the map
 
 const doubted = ({ kind }) => kind === "doubt";
-// The order of the service: flagged items, then trips in doubt; items without a score last.
+// Sorts as the service does: flagged items, then trips in doubt; items without a score last.
 const worstFirst = (a, b) =>
   doubted(a) - doubted(b) ||
   (a.score ?? Infinity) - (b.score ?? Infinity) ||
@@ -189,7 +189,7 @@ export class Review {
       make(
         "li",
         {},
-        `${count(item.trips.length, "unusual trip")} are new in the same way. About the selected one:`,
+        `${count(item.trips.length, "unusual trip")} are unusual in the same way. About the selected one:`,
       ),
     );
     view.tabs.replaceChildren(

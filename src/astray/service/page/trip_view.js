@@ -1,4 +1,4 @@
-// A trip as a person judges it: the reasons, the track over the habitual ways, normality in time.
+// Shows a trip to a person who judges it: the reasons, the track over the habitual ways, normality over time.
 
 import { ask, inPath } from "./api.js";
 import { normalityStops } from "./colours.js";

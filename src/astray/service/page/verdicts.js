@@ -6,7 +6,7 @@ import { VERDICTS, left, moment } from "./words.js";
 
 export const KEYS = { n: "normal", a: "anomaly", u: "unsure" };
 
-/** What each verdict does, for its button. */
+/** The words on the buttons for verdicts: the verdict and its effect. */
 const ALONE = {
   normal: ["Normal", "learn it"],
   anomaly: ["Anomaly", "never learn it"],
@@ -23,7 +23,7 @@ const MEANS = {
   },
 };
 
-/** Returns whether an item takes a verdict: a learned trip can only be called an anomaly. */
+/** Returns true if an item can get this verdict: a learned trip can only be called an anomaly. */
 export const may = (kind, verdict) => verdict in MEANS[kind];
 
 export function verdictButtons(kind, give) {

@@ -4,7 +4,7 @@ const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 export const DECISIONS = { anomaly: "Anomaly", review: "For review", normal: "Normal", open: "Under way" };
-/** Returns whether a trip is in doubt: neither flagged nor learned. */
+/** Returns true if a trip is in doubt: neither flagged nor learned. */
 export const inDoubt = (trip) => trip.state === "waiting" && trip.decision === "normal";
 export const decisionOf = (trip) => (inDoubt(trip) ? "In doubt" : (DECISIONS[trip.decision] ?? trip.decision));
 export const VERDICTS = { normal: "Normal", anomaly: "Anomaly", unsure: "Unsure" };

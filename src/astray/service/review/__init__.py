@@ -1,1 +1,1 @@
-"""Review: flagged trips wait for a person; explanations, verdicts, what they teach, refreshing and erasure."""
+"""Reviews flagged trips: explains them, takes verdicts, teaches and refreshes the model, and erases data."""

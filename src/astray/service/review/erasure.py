@@ -1,4 +1,4 @@
-"""Erases a person everywhere, and fixes and trips that are older than the retention time."""
+"""Erases a person from all tables, and removes fixes and trips that are older than the retention time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from astray.service.scoring.scorer import Scorer
 from astray.service.store.schema import OF_AN_AGENT
 
 DAY = 86_400.0
-AT_ONCE = 200  # agents whose old rows one transaction removes
+AT_ONCE = 200  # one transaction removes the old rows of this many agents
 
 
 def erase(scorer: Scorer, agent: str, by: str) -> int:
-    """Removes an agent and everything known of it; returns the number of rows. One line of the audit stays.
+    """Removes an agent and everything known of it, except for one line in the audit; returns the number of rows.
 
-    That line names the agent only by a digest: whoever knows the name can check that it was erased.
+    That line holds only a digest of the name, so that whoever knows the name can check that it was erased.
     """
     if not scorer.connection.rows("SELECT 1 FROM agents WHERE agent = ?", (agent,)):
         raise LookupError(agent)
@@ -30,9 +30,9 @@ def erase(scorer: Scorer, agent: str, by: str) -> int:
 
 
 def remove_old(scorer: Scorer, now: float) -> int:
-    """Removes fixes and trips older than the retention time, with all that refers to them; returns the number of rows.
+    """Removes fixes and trips older than the retention time, and all that refers to them; returns the number of rows.
 
-    What the model learned from them stays in the memories, as counts. Open trips stay.
+    It does not remove open trips, nor what the model learned, which stays in the memories as counts.
     """
     days = scorer.preferences.retention_days
     if days is None:

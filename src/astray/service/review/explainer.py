@@ -1,4 +1,4 @@
-"""Explains flagged trips and alerts in a separate process, from what the store holds."""
+"""Explains flagged trips and alerts from the store, in a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_WORDS = "no explanation could be made"
 
 
 class Task(NamedTuple):
-    """A trip to explain or, for an alert, its beginning up to the moment the alert opened."""
+    """A trip to explain or, for an alert, the beginning of the trip until the alert opened."""
 
     agent: str
     trip: str
@@ -39,14 +39,14 @@ class Made(NamedTuple):
 
 
 def explanations_to_make(connection: Connection) -> list[Task]:
-    """Lists what waits for an explanation."""
+    """Lists the trips and alerts that need an explanation."""
     trips = connection.rows("SELECT agent, trip FROM scores WHERE data IS NULL ORDER BY agent, trip LIMIT ?", (MOST,))
     alerts = connection.rows("SELECT agent, trip, id FROM alerts WHERE told = '' ORDER BY at, id LIMIT ?", (MOST,))
     return [*(Task(*row) for row in alerts), *(Task(*row) for row in trips)]
 
 
 class Explainer:
-    """Explains trips in a separate process, with a connection that only reads."""
+    """Explains trips in the separate process, with a connection that only reads."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -66,7 +66,7 @@ def _model(connection: Connection, version: int) -> served_model.ServedModel:
 
 
 def explain(connection: Connection, task: Task) -> Made | None:
-    """Explains a trip by what the model knew when the trip was made."""
+    """Explains a trip by the model and memory that scored it."""
     found = _of_alert(connection, task) if task.alert else _of_trip(connection, task)
     if found is None:
         return None
@@ -80,12 +80,12 @@ def explain(connection: Connection, task: Task) -> Made | None:
 
 
 class _Found(NamedTuple):
-    """The part of a trip to explain, and the model to explain it by."""
+    """The part of a trip to explain, and the model that explains it."""
 
     start: float
     end: float
     model: int
-    member: bytes | None  # the memory of its agent at that time; None: the present one
+    member: bytes | None  # the agent's memory at that time; None for the current one
 
 
 def _of_trip(connection: Connection, task: Task) -> _Found | None:
@@ -161,7 +161,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 
 def write_explanation(scorer: Scorer, task: Task, made: Made | None) -> None:
-    """Stores an explanation, or that there is none; then decides whether an alert is sent."""
+    """Stores an explanation, or that there is none; then decides whether the alert is sent."""
     if task.alert:
         scorer.tell(task.alert, "" if made is None else made.words)
         return

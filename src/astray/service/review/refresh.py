@@ -1,8 +1,8 @@
 """Refreshes the model in a separate process: recalibrates agents, and trains the shared reward further.
 
-While the service learns trip by trip, it measures each trip by the memory of that moment. Now and then it measures an
-agent again on all its newest trips; and when enough agents have enough trips, it trains the shared reward further
-on them, as ``astray fit`` does. The result takes effect between trips: an open trip keeps the model it began with. The
+While the service learns trip by trip, it scores each trip with the memory of that moment. From time to time it scores
+all of an agent's newest trips again; and when enough agents have enough trips, it trains the shared reward further on
+them, as ``astray fit`` does. The result takes effect between trips: an open trip keeps the model it began with. The
 popularity of places does not change.
 """
 
@@ -24,14 +24,14 @@ from astray.service.scoring.event_rows import put_audit
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, connect
 
-REFRESHED = "refreshed"  # the setting that holds the time of the last refresh, and the reward's trips
-LEAST_TRIPS = 20  # of an agent, before it is recalibrated
-LEAST_AGENTS, LEAST_EACH = 12, 10  # agents, and trips of each, before the reward is trained further
-MOST_AGENTS, MOST_EACH = 64, 200  # agents, and trips of each, that the reward learns from
+REFRESHED = "refreshed"  # the setting that holds the last refresh
+LEAST_TRIPS = 20  # an agent with fewer trips is not recalibrated
+LEAST_AGENTS, LEAST_EACH = 12, 10  # the fewest agents, and trips of each, to train the reward further
+MOST_AGENTS, MOST_EACH = 64, 200  # the most agents, and trips of each, that the reward learns from
 
 
 class Recalibration(NamedTuple):
-    """An agent to recalibrate and, when that is done, its new memory."""
+    """A task: an agent to recalibrate; as a result it holds the new memory."""
 
     agent: str
     model: int
@@ -40,7 +40,7 @@ class Recalibration(NamedTuple):
 
 
 class NewReward(NamedTuple):
-    """The order to train the reward further and, when that is done, the parts of the new model."""
+    """A task: to train the reward further; as a result it holds the parts of the new model."""
 
     model: int
     trips: int  # to learn from
@@ -51,7 +51,7 @@ Refresh = Recalibration | NewReward
 
 
 class Last(msgspec.Struct):
-    """The time of the last refresh, and the number of trips the reward had then."""
+    """The time of the last refresh, and the number of trips from which the reward had learned by then."""
 
     at: float
     trips: int = 0
@@ -80,19 +80,19 @@ def to_refresh(connection: Connection, model: int, last: Last) -> Sequence[Refre
 
 
 def to_recalibrate(connection: Connection, model: int, last: Last) -> list[Recalibration]:
-    """Lists the agents that made trips since a month before the last refresh."""
+    """Lists the agents with trips later than a month before the last refresh."""
     grown = "SELECT agent FROM memories WHERE trips >= ? AND last > ? ORDER BY agent"
     return [Recalibration(agent, model) for (agent,) in connection.rows(grown, (LEAST_TRIPS, last.at - 30 * 86_400.0))]
 
 
 class Refresher:
-    """Refreshes in a separate process, with a connection that only reads."""
+    """Does refresh tasks in the separate process, with a connection that only reads."""
 
     def __init__(self, address: Address, sharing: GoingOnConfig | None = None) -> None:
         self._address, self._sharing = address, sharing or GoingOnConfig()
 
     def __call__(self, task: Refresh) -> Refresh | None:
-        """Does one task; returns None if it had no result."""
+        """Does one task and returns its result; None if there is none."""
         connection = connect(self._address, write=False)
         try:
             with one_thread():
@@ -108,7 +108,7 @@ class Refresher:
 
 
 def recalibrate(served: served_model.ServedModel, task: Recalibration) -> Recalibration | None:
-    """Measures every kept trip of an agent again, each held out of its memory."""
+    """Scores every kept trip of an agent again, each held out of the memory."""
     found, codec = served.tables.read(task.agent), served.memories.codec
     if found is None:
         return None

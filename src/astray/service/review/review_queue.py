@@ -1,4 +1,4 @@
-"""Keeps the review queue: flagged trips, questions and trips in doubt, and verdicts that can be undone for a while."""
+"""Keeps the review queue: flagged trips, questions, trips in doubt, and verdicts, which can be undone for a while."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ VERDICTS = ("normal", "anomaly", "unsure")
 
 
 class TaughtError(AstrayError):
-    """A verdict has taught the model already, and cannot be undone."""
+    """Raised if a verdict cannot be changed, because it has already taught the model."""
 
 
 def wait_for_review(connection: Connection, trip: TripScore, now: float, kind: str = FLAGGED) -> None:
-    """Puts a flagged or doubtful trip into the queue; a verdict on it stays."""
+    """Puts a flagged or doubtful trip into the queue; keeps a verdict on it."""
     connection.run(
         "INSERT INTO reviews (item, kind, agent, trips, score, opened) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (item) DO UPDATE SET kind = excluded.kind, score = excluded.score",
@@ -31,12 +31,12 @@ def wait_for_review(connection: Connection, trip: TripScore, now: float, kind: s
 
 
 def wait_no_more(connection: Connection, trip: TripScore) -> None:
-    """Takes a trip out of the queue, after it was scored again; a verdict on it stays."""
+    """Takes a trip out of the queue after it was scored again, unless it has a verdict."""
     connection.run("DELETE FROM reviews WHERE item = ? AND verdict IS NULL", (trip_name(*trip.id),))
 
 
 def sync_questions(connection: Connection, agent: str, questions: Sequence[Question], now: float) -> list[str]:
-    """Makes the queue hold exactly the open questions about an agent; returns the items that have changed."""
+    """Updates the queue to the open questions about an agent; returns the items that changed."""
     asked = "SELECT item, trips FROM reviews WHERE agent = ? AND kind = ? AND verdict IS NULL"
     there: dict[str, str] = dict(connection.rows(asked, (agent, QUESTION)))
     wanted = {  # a question has the name of its first trip
@@ -48,7 +48,7 @@ def sync_questions(connection: Connection, agent: str, questions: Sequence[Quest
     for item, trips in wanted.items():
         if there.get(item) != trips:
             changed.append(item)
-            # The score of its worst trip, so that the question stands beside that trip.
+            # The question has the score of its worst trip, so that the list shows them together.
             scores = [_score(connection, agent, trip) for trip in json.loads(trips)]
             worst = min((score for score in scores if score is not None), default=None)
             connection.run(
@@ -71,7 +71,7 @@ def give_verdict(connection: Connection, item: str, verdict: str, by: str, now: 
         raise DataError(f"there is no verdict {verdict!r:.40}", remedy=f"give one of {', '.join(VERDICTS)}")
     found = connection.row("SELECT kind, taught_at FROM reviews WHERE item = ?", (item,))
     if found is None or (found[0] == UNASKED and found[1] is None):
-        _speak_unasked(connection, item, verdict, now)
+        _add_unasked(connection, item, verdict, now)
     elif found[1] is not None:
         raise TaughtError("an earlier verdict on this trip has taught already", remedy="it cannot be changed any more")
     connection.run(
@@ -81,7 +81,7 @@ def give_verdict(connection: Connection, item: str, verdict: str, by: str, now: 
     return now + delay
 
 
-def _speak_unasked(connection: Connection, item: str, verdict: str, now: float) -> None:
+def _add_unasked(connection: Connection, item: str, verdict: str, now: float) -> None:
     """Adds an item for a verdict on a trip that was not in the queue."""
     if item.startswith("question/"):
         raise LookupError(item)
@@ -108,7 +108,7 @@ def undo_verdict(connection: Connection, item: str) -> None:
         raise LookupError(item)
     if found[1] is not None:
         raise TaughtError("the verdict has taught already", remedy="it cannot be changed any more")
-    if found[0] == UNASKED:  # as before, it is not in the queue
+    if found[0] == UNASKED:  # it was not in the queue before
         connection.run("DELETE FROM reviews WHERE item = ?", (item,))
         return
     connection.run("UPDATE reviews SET verdict = NULL, by = NULL, at = NULL, teaches_at = NULL WHERE item = ?", (item,))

@@ -1,4 +1,4 @@
-"""Teaches the model: a verdict that can no longer be undone changes the memory of its agent, in one transaction."""
+"""Teaches the model verdicts that can no longer be undone; each changes its agent's memory in one transaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _teach(scorer: Scorer, item: str, kind: str, agent: str, trips: list[str], v
             tracked.past = scorer.past(agent)
             scorer.touched[agent] = tracked
     connection.run("UPDATE reviews SET taught_at = ? WHERE item = ?", (now, item))
-    if kind == QUESTION:  # the verdict on all of them holds for each
+    if kind == QUESTION:  # the verdict applies to each of its trips
         for trip in trips:
             connection.run(
                 "UPDATE reviews SET verdict = ?, by = ?, at = ?, teaches_at = ?, taught_at = ? "

@@ -1,1 +1,1 @@
-"""Scoring: a group of fixes becomes rows of the store, with all that follows from them, in one transaction."""
+"""Scores groups of fixes, and writes them and their consequences to the store, each group in one transaction."""

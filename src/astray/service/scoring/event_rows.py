@@ -1,4 +1,4 @@
-"""Rows about what happened: events, alerts, the audit. A replay writes the same rows of events and alerts again."""
+"""Writes events, alerts and the audit. The same fixes give the same events and alerts, so a replay adds none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trip_of(name: str) -> TripId:
     """
     agent, slash, trip = name.partition("/")
     if not (agent and slash and trip) or "/" in trip:
-        raise DataError("this is no trip's name", remedy="give agent/trip, each percent-encoded")
+        raise DataError("this is not a trip's name", remedy="give agent/trip, each percent-encoded")
     return TripId(unquote(agent), unquote(trip))
 
 
@@ -52,9 +52,9 @@ class Alert(NamedTuple):
     closed: float | None
     level: str  # "anomaly", or "review" where the model is not sure
     words: str
-    told: str = ""  # whether it is sent: yes, held or no; empty until that is decided
+    told: str = ""  # yes if it is sent, held or no; empty until that is decided
     reason: str = ""  # why it is held or not sent
-    late: bool = False  # whether its fixes came after the trip was over
+    late: bool = False  # True if its fixes came after the trip was over
     at: float = 0.0  # when it was written, by the service's clock
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Late fixes: the stored trips that they belong to are cut and scored again, and raise at most one alert each."""
+"""Cuts and scores stored trips again when late fixes belong to them; each of these trips raises at most one alert."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from astray.service.store import Connection
 
 
 def rescore_late(scorer: Scorer, now: float) -> list[str]:
-    """Scores the trips of agents again whose fixes came late; returns these agents."""
+    """Scores trips again for agents with late fixes; returns these agents."""
     asked = "SELECT agent FROM agents WHERE late_from IS NOT NULL ORDER BY agent LIMIT 20"
     agents = [str(agent) for (agent,) in scorer.connection.rows(asked)]
     scorer.now = now
@@ -29,7 +29,7 @@ def rescore_late(scorer: Scorer, now: float) -> list[str]:
 
 
 def _rescore(scorer: Scorer, agent: str) -> None:
-    """Cuts and scores an agent's trips again, from the first that a late fix touches to the last that differs."""
+    """Cuts and scores an agent's trips again, from the first to the last that late fixes change."""
     before = scorer.tracked(agent)
     if before is None or before.late is None:
         return
@@ -38,8 +38,8 @@ def _rescore(scorer: Scorer, agent: str) -> None:
     stored = {str(trip): float(started) for trip, started in scorer.connection.rows(asked, (agent, since))}
     logged = f"SELECT {FIX} FROM fixes WHERE agent = ? AND time >= ? ORDER BY time, n"
     log = [logged_fix(agent, row) for row in scorer.connection.rows(logged, (agent, since))]
-    met = _meets(log, before.rules, set(stored.values()), before.late[1])
-    # A trip that is scored again must not be part of the past that scores it.
+    met = _first_unchanged(log, before.rules, set(stored.values()), before.late[1])
+    # A trip must not be compared with itself.
     again = [trip for trip, started in stored.items() if started < met]
     scorer.served.unlearn([TripId(agent, trip) for trip in again])
     found: set[str] = set()
@@ -62,7 +62,7 @@ def _rescore(scorer: Scorer, agent: str) -> None:
 
 
 def _begin(scorer: Scorer, tracked: Tracked, first: float) -> float:
-    """Returns when the trip began that the first late fix may belong to: the last trip that began before the fix."""
+    """Returns the start of the last stored trip before the first late fix, which may belong to it."""
     if tracked.open_since <= first:
         return tracked.open_since
     asked = "SELECT max(started) FROM trips WHERE agent = ? AND started <= ?"
@@ -70,8 +70,8 @@ def _begin(scorer: Scorer, tracked: Tracked, first: float) -> float:
     return first if found is None else float(found)
 
 
-def _meets(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], last: float) -> float:
-    """Returns when, after the last late fix, a trip begins as a stored trip does: from there on nothing has changed."""
+def _first_unchanged(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], last: float) -> float:
+    """Returns the first start after the last late fix at which a stored trip begins, too: later trips are unchanged."""
     cutter, named = Cutter(rules), ""
     for fix in log:
         if fix.trip != named:
@@ -83,7 +83,7 @@ def _meets(log: Iterable[FeedFix], rules: TripRules, starts: Collection[float], 
 
 
 def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, was: OpenTrip) -> None:
-    """Stores a trip that was scored again; the verdict of a person still holds."""
+    """Stores a trip that was scored again; a person's verdict stays valid."""
     flagged = scorer.store_trip(tracked, trip, was, late=True)
     verdict = scorer.connection.value(
         "SELECT verdict FROM reviews WHERE item = ? AND taught_at IS NOT NULL", (trip_name(*trip.id),)
@@ -97,7 +97,7 @@ def _store(scorer: Scorer, tracked: Tracked, trip: TripScore, was: OpenTrip) -> 
 
 
 def _remove(connection: Connection, agent: str, trips: Iterable[str]) -> None:
-    """Removes trips that new ones have replaced."""
+    """Removes the trips that the new ones replace."""
     for trip in trips:
         connection.run("DELETE FROM reviews WHERE item = ? AND verdict IS NULL", (trip_name(agent, trip),))
         for table in ("trips", "scores"):
@@ -105,7 +105,7 @@ def _remove(connection: Connection, agent: str, trips: Iterable[str]) -> None:
 
 
 def _take_over(scorer: Scorer, before: Tracked, after: Tracked) -> Tracked:
-    """Continues with the stream that knows the late fixes."""
+    """Continues the agent with the stream that includes the late fixes, and returns it."""
     for name in ("n", "newest", "place", "since", "arrived", "delay", "drift"):
         setattr(after, name, getattr(before, name))
     if after.open_trip == before.open_trip:

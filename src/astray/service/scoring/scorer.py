@@ -1,9 +1,9 @@
-"""Scoring: a group of batches becomes rows, in one transaction. The log of fixes comes first.
+"""Scores groups of batches, and writes each group in one transaction, first its fixes to the log.
 
 The transaction that writes a fix also writes everything that follows from it: the trip that it ends, alerts, what the
-model learns. So a restart writes nothing: when an agent sends its next fix, its stream is restored from its last
-snapshot and takes in the few logged fixes that came after it. A snapshot is taken every :data:`SNAPSHOT_EVERY` fixes
-and whenever a trip begins or ends, so a restart never replays the end of a trip.
+model learns. So a restart need not write anything: when an agent sends its next fix, the service restores its stream
+from the last snapshot, and takes in the few logged fixes after that. It takes a snapshot every :data:`SNAPSHOT_EVERY`
+fixes and whenever a trip begins or ends, so a restart never replays the end of a trip.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ PUT_FIX = (
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of what the service keeps."""
+    """Limits what the service keeps."""
 
-    agents: int = 100_000  # agents in the store, at most
-    held: int = 400_000_000  # bytes of streams in memory, about; above that the agents silent longest leave it
+    agents: int = 100_000  # the most agents in the store
+    held: int = 400_000_000  # about how many bytes of streams stay in memory; the longest silent agents leave first
 
 
 class Scorer:
-    """The model, the streams of agents, and the connection that writes; for the scoring thread alone."""
+    """Holds the model, the agents' streams and the connection that writes; only the scoring thread may use it."""
 
     def __init__(self, connection: Connection, limits: Limits | None = None, address: str = "") -> None:
         self.connection, self.limits, self.address = connection, limits or Limits(), address
         self.now = 0.0
-        self.refused: dict[str, list[float]] = {}  # reason to how often, and when last
+        self.refused: dict[str, list[float]] = {}  # reason to how often and when last
         self._agents: OrderedDict[str, Tracked] = OrderedDict()
         self.reopen()
 
     def reopen(self) -> None:
-        """Reads everything from the store again; called after a transaction that failed."""
+        """Reads everything from the store again, after a transaction has failed."""
         self.preferences = prefs.load(self.connection)
         self.served = self._opened()
         self._agents.clear()
@@ -94,7 +94,7 @@ class Scorer:
         self._count_agents()
 
     def _opened(self, version: int | None = None) -> ServedModel:
-        """Opens a version of the model, by default the one in use, with the rate that a person set."""
+        """Opens a version of the model, by default the one in use, with the false-alarm rate from the settings."""
         served = ServedModel.open(self.connection, version)
         served.detector.false_alarm_rate = self.preferences.false_alarm_rate
         return served
@@ -134,7 +134,7 @@ class Scorer:
         return Receipt(accepted, sorted(refused), duplicates)
 
     def _reason(self, fix: FeedFix) -> str:
-        """Returns why a fix is refused; an empty text if it is not."""
+        """Returns why a fix is refused; an empty text if it is accepted."""
         if fix.time > self.now + MAX_AHEAD:
             return "the fix is from the future"
         if self.known >= self.limits.agents and self.tracked(fix.agent, new=False) is None:
@@ -142,7 +142,7 @@ class Scorer:
         return ""
 
     def _is_known(self, fix: FeedFix) -> bool:
-        """Returns True if a fix is in the log already; otherwise notes it for the log."""
+        """Returns True if the log already holds a fix; otherwise marks it to be logged."""
         tracked = self.tracked(fix.agent)
         assert tracked is not None
         if fix.time <= tracked.newest:
@@ -161,7 +161,7 @@ class Scorer:
         return False
 
     def _score(self, fixes: Iterable[tuple[Tracked, Sequence[FeedFix]]]) -> None:
-        """Scores the fixes of some agents: the first fix of each agent together, then the second ones, and so on."""
+        """Scores fixes: first the first fix of every agent, all together, then the second ones, and so on."""
         for together in zip_longest(*([(tracked, fix) for fix in own] for tracked, own in fixes)):
             advanced = [
                 (tracked, tracked.begin(*fix.step))
@@ -173,9 +173,9 @@ class Scorer:
                 tracked.finish(advance)
 
     def _is_next(self, tracked: Tracked, fix: FeedFix) -> bool:
-        """Returns True if a fix continues the stream of its agent; otherwise notes that it came late."""
+        """Returns True if a fix continues the stream of its agent; otherwise records it as late."""
         late = tracked.comes_late(fix.time, fix.trip)
-        if not late and fix.trip and fix.trip != tracked.open_trip:  # late, too, if that trip is over and stored
+        if not late and fix.trip and fix.trip != tracked.open_trip:  # a fix of a stored trip is late, too
             asked = "SELECT 1 FROM trips WHERE agent = ? AND trip = ?"
             late = bool(self.connection.rows(asked, (fix.agent, fix.trip)))
         if late:
@@ -186,9 +186,9 @@ class Scorer:
     # ---------------------------------------------------------------- agents
 
     def tracked(self, agent: str, new: bool = True) -> Tracked | None:
-        """Returns the stream of an agent, restored if it is not in memory; None if the store has no such agent.
+        """Returns the stream of an agent; restores it if it is not in memory.
 
-        With ``new``, such an agent gets a new stream.
+        For an agent that is not in the store, returns a new stream if ``new``, else None.
         """
         tracked = self._agents.get(agent)
         if tracked is not None:
@@ -206,29 +206,29 @@ class Scorer:
         return tracked
 
     def drop(self, agent: str) -> None:
-        """Forgets the stream of an agent that was erased."""
+        """Drops the stream of an erased agent."""
         self._agents.pop(agent, None)
         self.touched.pop(agent, None)
         self._count_agents()
 
     def replace(self, tracked: Tracked) -> None:
-        """Continues an agent with another stream."""
+        """Replaces the stream of an agent."""
         self._agents[tracked.agent] = tracked
 
     def set_preferences(self, wanted: prefs.Preferences) -> None:
-        """Applies other preferences from now on; open trips keep their thresholds."""
+        """Applies new settings; open trips keep their thresholds."""
         self.preferences = wanted
         self.served.detector.false_alarm_rate = wanted.false_alarm_rate
 
     def use_model(self, version: int) -> None:
-        """Scores new trips by another model; open trips keep the model that they began with."""
+        """Switches to another model for new trips; open trips keep the model that they began with."""
         self.served.write()
         self.served = self._opened(version)
         for tracked in self._agents.values():
             tracked.detector = self.served.detector
 
     def _restore(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        """Restores a stream up to the end of its agent's log."""
+        """Restores a stream to the end of its agent's log."""
         agent = tracked.agent
         tracked.since, tracked.newest, tracked.place = row["since"], row["time"], (row["lat"], row["lon"])
         tracked.arrived, tracked.delay, tracked.past = row["arrived"], row["delay"], row["trips"]
@@ -253,7 +253,7 @@ class Scorer:
         tracked.turned = False
 
     def end_silent(self, now: float) -> None:
-        """Ends the trips of agents that have sent nothing for so long that a trip is over."""
+        """Ends the trips of agents that have been silent for too long."""
         self.now = now
         gap = self.served.world.config.faults.gap
         asked = "SELECT agent FROM agents WHERE trip IS NOT NULL AND arrived < ? AND time < ? ORDER BY agent LIMIT 200"
@@ -264,7 +264,7 @@ class Scorer:
                 self.touched[str(agent)] = tracked
 
     def write_agents(self) -> None:
-        """Writes the agents that were changed, their snapshots where one is due, and what the model learned."""
+        """Writes the changed agents, the snapshots that are due, and what the model learned."""
         self.served.write()
         rows, snapshots = [], []
         for agent, t in self.touched.items():
@@ -282,8 +282,8 @@ class Scorer:
         return tracked.agent, tracked.n, self.version, tracked.snapshot().numbers.tobytes()
 
     def _make_room(self) -> None:
-        """Removes the agents whose last fix is oldest from memory; their trips stay open."""
-        self._held += sum(tracked.nbytes for tracked in self.touched.values())  # too much: each change counts again
+        """Removes the longest silent agents from memory; their trips stay open."""
+        self._held += sum(tracked.nbytes for tracked in self.touched.values())  # too much: it counts repeatedly
         if self._held <= self.limits.held:
             return
         self._held = sum(tracked.nbytes for tracked in self._agents.values())
@@ -308,7 +308,7 @@ class Scorer:
     def open_alert(
         self, trip: TripScore, ordinal: int, time: float, level: str, *, closed: bool = False, late: bool = False
     ) -> None:
-        """Writes an alert, ``closed`` if its trip is over; :meth:`tell` decides on it when it has its words."""
+        """Writes an alert, ``closed`` if its trip is over; :meth:`tell` decides on sending it once it has words."""
         words = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
         alert = Alert(
             alert_id(trip.agent, trip.trip, ordinal),
@@ -340,7 +340,7 @@ class Scorer:
             self.news.append(("alert", alert))
 
     def close_alert(self, tracked: Tracked, trip: str, time: float, why: str, ordinal: int) -> None:
-        """Closes an alert of a trip, and tells the programs that were told of it."""
+        """Closes a trip's alert, and informs the programs that got a message about it."""
         alert = alert_id(tracked.agent, trip, ordinal)
         self.connection.run("UPDATE alerts SET closed = ? WHERE id = ?", (time, alert))
         put_event(self.connection, tracked.agent, trip, "alert_closed", ordinal, time, {"alert": alert, "why": why})
@@ -350,7 +350,7 @@ class Scorer:
     # ---------------------------------------------------------------- trips
 
     def _end(self, tracked: Tracked, event: TripEnded) -> None:
-        """Stores a trip that has just ended, and alerts if only the whole trip turned out to be unusual."""
+        """Stores a trip that has just ended, and opens an alert if only the whole trip proved unusual."""
         trip = event.trip
         flagged = self.store_trip(tracked, trip, event.was, late=False)
         if flagged and not event.alerts and trip.history >= self.served.detector.min_history:
@@ -358,10 +358,10 @@ class Scorer:
         self.connection.run("DELETE FROM pins WHERE agent = ?", (trip.agent,))
 
     def store_trip(self, tracked: Tracked, trip: TripScore, was: OpenTrip, *, late: bool) -> bool:
-        """Writes a trip that is over, and learns from it or lets it wait; returns whether it was flagged.
+        """Writes a finished trip, and learns from it or lets it wait; returns True if it was flagged.
 
-        It reads the fixes of the trip back from the log: that takes about a hundredth of the time of scoring them,
-        and a stream that kept them would need them from the log anyway after a restart.
+        It reads the trip's fixes from the log: that takes about a hundredth of the time to score them, and after a restart
+        it would be necessary anyway.
         """
         flagged = bool(trip.score <= was.eps)
         model, memory = self._pin_of(trip.agent) or (self.version, self.memory_of(trip.agent) if flagged else b"")
@@ -380,18 +380,18 @@ class Scorer:
             wait_for_review(self.connection, trip, self.now, FLAGGED if flagged else DOUBT)
         elif late:
             wait_no_more(self.connection, trip)
-        if late or (not flagged and lesson.became == WAITING):  # pages hear of a flagged trip when it has its words
+        if late or (not flagged and lesson.became == WAITING):  # pages get a flagged trip when it has its words
             self.news.append(("review", trip_name(*trip.id)))
         self.ask(trip.agent, lesson.questions)
         return flagged
 
     def ask(self, agent: str, questions: Iterable[Question]) -> None:
-        """Brings the questions about an agent in the review queue up to date."""
+        """Updates the questions about an agent in the review queue."""
         changed = sync_questions(self.connection, agent, list(questions), self.now)
         self.news += [("review", item) for item in changed]
 
     def pin(self, agent: str) -> None:
-        """Keeps the present model and memory of an agent for its open trip, before they change."""
+        """Keeps the current model and memory of an agent for its open trip, before they change."""
         tracked = self.tracked(agent)
         if tracked is not None and tracked.open_trip is not None:
             self.connection.run(
@@ -400,17 +400,17 @@ class Scorer:
             )
 
     def _pin_of(self, agent: str) -> tuple[int, bytes] | None:
-        """Returns the model and the memory that are kept for the open trip of an agent; None if it has the present."""
+        """Returns the model and memory that are kept for an agent's open trip; None if it has the current ones."""
         found = self.connection.row("SELECT model, data FROM pins WHERE agent = ?", (agent,))
         return None if found is None else (int(found[0]), bytes(found[1]))
 
     def memory_of(self, agent: str) -> bytes:
-        """Returns the memory of an agent, to explain a trip with it later; no bytes for a stranger."""
+        """Returns the memory of an agent as bytes, to explain a trip with it later; no bytes for an unknown agent."""
         memory = self.served.memories.get(agent)
         return b"" if memory is None else self.served.memories.codec.pack(memory)
 
     def past(self, agent: str) -> int:
-        """Returns how many trips of an agent are remembered."""
+        """Returns how many trips of an agent the model remembers."""
         memory = self.served.memories.peek(agent)
         return 0 if memory is None else len(memory.counts)
 
@@ -437,7 +437,7 @@ def logged_fix(agent: str, row: Row) -> FeedFix:
 
 
 def _log_rows(tracked: Tracked) -> Iterator[tuple[Any, ...]]:
-    """Yields the fresh fixes of an agent as rows of the log, in the order of time, and numbers them."""
+    """Yields an agent's new fixes as rows of the log, numbered, in the order of time."""
     tracked.fresh.sort(key=lambda fix: fix.time)
     for fix in tracked.fresh:
         tracked.n += 1
@@ -446,7 +446,7 @@ def _log_rows(tracked: Tracked) -> Iterator[tuple[Any, ...]]:
 
 
 def _index(position: int, refused: Sequence[RefusedRow]) -> int:
-    """Returns the index in the message of the fix at a position among those that were not refused.
+    """Converts a position among the accepted fixes of a message to the index in the message.
 
     >>> _index(1, [RefusedRow(0, ""), RefusedRow(2, "")])
     3

@@ -1,4 +1,4 @@
-"""What the service holds of an agent between two of its fixes: its stream, and where its log ends."""
+"""Keeps what the service holds of an agent between two fixes: its stream, and where its log ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from astray.core.projection import Place
     from astray.detector import Detector
 
-SESSION_BYTES = 30_000  # memory of an agent without an open trip, about
+SESSION_BYTES = 30_000  # about how much memory an agent without an open trip takes
 
 
 class Tracked(AgentStream):
@@ -28,23 +28,23 @@ class Tracked(AgentStream):
         self.newest = -math.inf  # the time of the newest fix in the log
         self.place = (0.0, 0.0)  # of that fix
         self.since = self.arrived = 0.0  # by the service's clock: when the first and the last fix came
-        self.delay = 0.0  # seconds that the last fixes were on the way
+        self.delay = 0.0  # how many seconds the last fixes took to arrive
         self.past = 0  # remembered trips
         self.normality: float | None = None  # of the open trip so far
         self.drift: str | None = None
-        self.late: tuple[float, float] | None = None  # the times of the first and last late fix not yet in a trip
-        self.turned = False  # whether a trip began or ended since the last snapshot
+        self.late: tuple[float, float] | None = None  # times of the first and last late fix that no stored trip has
+        self.turned = False  # True if a trip began or ended since the last snapshot
         self.fresh: list[FeedFix] = []  # fixes that are not in the log yet
 
     def begin(self, time: float, lat: float, lon: float, trip: str = "", destination: Place | None = None) -> Advance:
-        """Moves to a fix that is not late, and notes whether a trip begins with it."""
+        """Adds a fix that is not late, and notes whether a trip begins with it."""
         was = self.current
         advance = super().begin(time, lat, lon, trip, destination)
         self.turned |= self.current is not was
         return advance
 
     def finish(self, advance: Advance) -> Score:
-        """Reports what a fix has brought about, once its trip is scored."""
+        """Returns the score of a fix after its trip was scored, and reports the events that the fix caused."""
         score = super().finish(advance)
         self.normality = None if self.current is None or score.trip is None else score.trip.normality
         return score
@@ -61,12 +61,12 @@ class Tracked(AgentStream):
 
     @property
     def open_since(self) -> float:
-        """When the open trip began; infinity if none is open."""
+        """The start of the open trip; infinity if none is open."""
         return math.inf if self.current is None else self.current.start
 
     @property
     def nbytes(self) -> int:
-        """The memory that the stream takes, about."""
+        """The approximate size of the stream in memory, in bytes."""
         if self.current is None:
             return SESSION_BYTES
         memory, rows = self.current.agent_model.featurizer.memory, self.current.rows

@@ -1,4 +1,4 @@
-"""The store: where the service keeps fixes, trips, memories, reviews and alerts. SQLite, or PostgreSQL."""
+"""Keeps the service's fixes, trips, memories, reviews and alerts in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 

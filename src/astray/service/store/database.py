@@ -1,4 +1,4 @@
-"""Connections to the database that holds the tables of the service. One thread writes, any number read."""
+"""Connects to the database with the service's tables. One thread writes, any number read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READER_PATIENCE = 20.0  # seconds that a thread waits for one of them
 
 
 class StoreError(AstrayError, RuntimeError):
-    """The store cannot be opened, read or written; it still holds what was acknowledged."""
+    """Raised if the store cannot be opened, read or written; it still holds what was acknowledged."""
 
 
 class Connection(ABC):
@@ -83,18 +83,18 @@ class Connection(ABC):
         self.driver.close()
 
     def in_dialect(self, statement: str) -> str:
-        """Returns a statement, which is written for SQLite, in the dialect of this database."""
+        """Translates a statement from SQLite's dialect to this database's."""
         return statement
 
     @property
     @abstractmethod
     def in_transaction(self) -> bool:
-        """Whether a transaction may be open, which a failure must roll back."""
+        """True if a transaction may be open, which must be rolled back after a failure."""
 
     @staticmethod
     @abstractmethod
     def refusal(error: Any) -> StoreError:
-        """Returns the error of the store for an error of the driver."""
+        """Converts an error of the driver to an error of the store."""
 
 
 class Store(ABC):
@@ -124,7 +124,7 @@ class Store(ABC):
         """Closes the writing connection, so that another process can open the store."""
 
     def upgrade(self) -> int:
-        """Runs the migrations that the store lacks, and returns how many those were."""
+        """Runs the migrations that the store lacks, and returns their number."""
         writer = self.writer
         with writer.transaction():
             writer.run("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")

@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database, in the schema that the URL's ``search_path`` names."""
+"""Keeps the store in a PostgreSQL database, in the schema that the URL's ``search_path`` names."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ class PostgresConnection(Connection):
 
     @property
     def lost(self) -> bool:
-        """Whether the connection to the server was lost."""
+        """True if the connection to the server was lost."""
         return bool(self.driver.closed or self.driver.broken)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction may be open: the server ends it if the connection is lost."""
+        """True if a transaction may be open; the server ends it if the connection is lost."""
         return not self.lost
 
     @staticmethod
     def refusal(error: psycopg.Error) -> StoreError:
-        """Returns the error of the store for an error of PostgreSQL."""
+        """Converts an error of PostgreSQL to an error of the store."""
         said = str(error).strip().splitlines()[0] if str(error) else repr(error)
         return StoreError(f"the store refuses ({said})", remedy="look at the server's log")
 
 
 class PostgresStore(Store):
-    """A schema of a PostgreSQL database; one process at a time has it."""
+    """The store in a schema of a PostgreSQL database; only one process at a time can open it."""
 
     kind = "PostgreSQL"
     address: str
@@ -113,20 +113,20 @@ class PostgresStore(Store):
             connection.close()
 
     def scrub(self) -> None:
-        """Rewrites the tables without deleted rows; the server's logs and backups are for its operator to clean."""
+        """Rewrites the tables without deleted rows; it cannot clean the server's logs and backups."""
         for table in (*OF_AN_AGENT, "agents", "models", "shards"):
             self.writer.run(f"VACUUM (FULL, ANALYZE) {table}")
             if not self.writer.rows(f"SELECT 1 FROM {table} LIMIT 1"):
                 self._forget_statistics(table)
 
     def _forget_statistics(self, table: str) -> None:
-        """Removes the samples of values that the server keeps of an empty table; ANALYZE would leave them."""
+        """Removes the sample values that the server keeps of an emptied table; ANALYZE would leave them."""
         asked = (
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a JOIN pg_stats s ON s.attname = "
             "a.attname WHERE a.attrelid = ?::regclass AND s.schemaname = current_schema() AND s.tablename = ?"
         )
         for column, kind in self.writer.rows(asked, (table, table)):
-            # To the type that it has: this rewrites nothing, but drops the statistics of the column.
+            # The type stays the same: this rewrites nothing, but drops the statistics of the column.
             self.writer.run(f'ALTER TABLE {table} ALTER COLUMN "{column}" TYPE {kind}')
 
     def close(self) -> None:

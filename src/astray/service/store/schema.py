@@ -1,7 +1,7 @@
-"""The tables of the service, as numbered migrations; opening a store runs those that it lacks.
+"""Defines the service's tables, as numbered migrations; to open a store runs those that it lacks.
 
-They are written for SQLite; :mod:`astray.service.store.postgres` translates the types. Never change a migration that
-was released: add another one.
+They are written for SQLite; :mod:`astray.service.store.postgres` translates them. Never change a migration that was
+released: add another one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store in a folder: one SQLite database with a write-ahead log, synced at every commit."""
+"""Keeps the store in a folder: one SQLite database with a write-ahead log, synced at every commit."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class SqliteConnection(Connection):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
+        """True if a transaction is open."""
         return bool(self.driver.in_transaction)
 
     @staticmethod
     def refusal(error: sqlite3.Error) -> StoreError:
-        """Returns the error of the store for an error of SQLite."""
+        """Converts an error of SQLite to an error of the store."""
         full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or "disk I/O" in str(error)
         remedy = "make room on the disk; what was acknowledged is stored" if full else ""
         return StoreError(f"the store refuses ({error})", remedy=remedy)
 
 
 class SqliteStore(Store):
-    """The database in a folder; one process at a time can open it."""
+    """The store in a folder; only one process at a time can open it."""
 
     kind = "SQLite"
 
@@ -115,7 +115,7 @@ class SqliteStore(Store):
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copies a database, as it is at one moment, to a new file; others may use the database meanwhile."""
+    """Copies a database, as it is at one moment, to a new file; others may keep using the database."""
     if not source.is_file():
         raise DataError("there is no store", place=source, remedy="name the folder that astray serve was started on")
     if target.exists():

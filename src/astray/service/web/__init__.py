@@ -1,1 +1,1 @@
-"""The web: the application, its API, the files of the page, and the events that open pages receive."""
+"""Serves the API, the files of the page, and the events that open pages receive."""

@@ -1,4 +1,4 @@
-"""The operations of the API: one function each, for the page and for programs."""
+"""Defines the operations of the API, one function each, for the page and for programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Time = Annotated[float, Meta(ge=-1e15, le=1e15, description="Seconds since 1970,
 
 
 class LimitQuery(msgspec.Struct):
-    """How many results are wanted."""
+    """The number of results."""
 
     limit: Limit = 100
 
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 
 def item_of(path: str) -> Item:
-    """Returns the item that an address names, also if the client encoded the name once less.
+    """Returns the item that an address names, even if the client forgot to percent-encode the name.
 
     >>> item_of("question/ana/10:30").name
     'question/ana/10%3A30'
@@ -59,7 +59,7 @@ def item_of(path: str) -> Item:
 
 
 class AgentsQuery(msgspec.Struct):
-    """Which agents are wanted."""
+    """Selects agents."""
 
     q: Annotated[str, Meta(description="Only names that contain this text.")] = ""
     limit: Limit = 1000
@@ -79,7 +79,7 @@ async def ways(ask: Ask) -> Json:
 
 
 class TripsQuery(LimitQuery):
-    """Which trips of an agent are wanted."""
+    """Selects trips of an agent."""
 
     before: Time | None = None
 
@@ -91,14 +91,14 @@ async def trips(ask: Ask, query: TripsQuery) -> Json:
 
 
 class Pause(msgspec.Struct):
-    """Until when the service sends no alerts of an agent; null ends the pause."""
+    """The time until which the service sends no alerts about an agent; null ends the pause."""
 
     until: Annotated[float, Meta(ge=-MAX_PAUSE, le=MAX_PAUSE, description="Seconds since 1970, UTC.")] | None
 
 
 @operation("POST", "/api/agents/{agent:path}/pause")
 async def pause(ask: Ask, body: Pause) -> Json:
-    """Sends no alerts of this agent until a time; null ends the pause."""
+    """Pauses alerts about an agent until a time; null ends the pause."""
     agent = ask.about(ask.path("agent"), "write")
 
     def work(scorer: Scorer) -> None:
@@ -150,14 +150,14 @@ async def review(ask: Ask, query: LimitQuery) -> Json:
 
 
 class Verdict(msgspec.Struct):
-    """What a person says of a trip, or of several trips that are alike."""
+    """A person's verdict on a trip, or on several trips that are alike."""
 
     verdict: Literal["normal", "anomaly", "unsure"]
 
 
 @operation("POST", "/api/review/{item:path}/verdict")
 async def verdict(ask: Ask, body: Verdict) -> Json:
-    """Takes a person's verdict; it teaches the model after a delay in which it can be undone."""
+    """Stores a person's verdict; it teaches the model after a delay in which it can be undone."""
     agent, item = item_of(ask.path("item"))
     ask.about(agent, "write")
 
@@ -188,7 +188,7 @@ async def undo(ask: Ask) -> Json:
 
 
 class AlertsQuery(LimitQuery):
-    """Which alerts are wanted."""
+    """Selects alerts."""
 
     open: Annotated[int, Meta(ge=0, le=1, description="1: only alerts that are open.")] = 0
 
@@ -207,7 +207,7 @@ async def health(ask: Ask) -> Json:
 
 @operation("GET", "/healthz", answers="text/plain", right="")
 async def healthz(ask: Ask) -> Response:
-    """Says whether the service can store fixes."""
+    """Reports whether the service can store fixes."""
     failed = bool(ask.service.failed)
     return PlainTextResponse("the store refuses\n" if failed else "ok\n", 503 if failed else 200)
 
@@ -262,7 +262,7 @@ async def tiles(ask: Ask) -> Response:
 
 
 class ExportQuery(msgspec.Struct):
-    """Which rows of a table are wanted."""
+    """Selects rows of a table."""
 
     agent: Annotated[str, Meta(description="Only rows of this agent.")] | None = None
     since: Time | None = None

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-FEEDS = 200  # listed feeds, longest silent last
+FEEDS = 200  # the most feeds to list, the longest silent last
 BUSY = 0.5  # share of the queue above which the page warns
-ENOUGH = 20  # normal trips before a rate counts as observed
+ENOUGH = 20  # with fewer normal trips there is no observed rate
 
 
 def health(connection: Connection, service: Service, now: float, only: Sequence[str] | None = None) -> Json:
@@ -58,7 +58,7 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
 
 
 def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> Json:
-    """Compares the promised rate with the observed one: the share of normal trips that the service flagged."""
+    """Compares the promised false-alarm rate with the observed one: the share of normal trips that were flagged."""
     promised = preferences.load(connection).false_alarm_rate
     count = f"SELECT count(*) FROM trips WHERE {where} AND history >= 5 AND decision"
     never, flagged = (connection.value(f"{count} {what}", values) for what in ("= 'normal'", "<> 'normal'"))

@@ -1,4 +1,4 @@
-"""Declares the operations of the API: routing, validation and description derive from one annotated function each.
+"""Declares the operations of the API; routing, validation and description derive from one function for each.
 
 Starlette routes; msgspec checks queries and bodies against Structs and writes their JSON schemas, from which
 :mod:`astray.service.web.openapi` builds the document. Both are needed for the feeds anyway, so the API adds no
@@ -50,7 +50,7 @@ class Backend(NamedTuple):
 
     service: Service
     readers: ReadPool
-    folder: Path  # where files that the settings name are looked for
+    folder: Path  # with the files that the settings name
 
 
 class Ask:
@@ -63,7 +63,7 @@ class Ask:
 
     @property
     def only(self) -> tuple[str, ...] | None:
-        """The agents that the client may know of; None for all."""
+        """The agents that the client may see; None for all."""
         return self.identity.scope.agents
 
     def path(self, name: str) -> str:
@@ -74,13 +74,13 @@ class Ask:
         return found
 
     def about(self, agent: str, right: str = "read") -> str:
-        """Returns the agent if the client may know of it; otherwise answers as if it did not exist."""
+        """Returns the agent if the client may see it; otherwise answers as if the agent did not exist."""
         if not self.identity.may(right, agent):
             raise Refusal(404, NOT_FOUND)
         return agent
 
     def about_everybody(self) -> None:
-        """Refuses tokens that are for some agents only."""
+        """Refuses a token that is for some agents only."""
         if not self.identity.of_all:
             raise Refusal(403, "this token is for some agents only", "use a token for all agents")
 
@@ -89,7 +89,7 @@ class Ask:
         return await run_in_threadpool(self._readers.use, look, *values, **named)
 
     async def do(self, work: Callable[[Scorer], T]) -> T:
-        """Has the scoring thread change something, in one transaction."""
+        """Runs ``work``, which changes something, in the scoring thread, in one transaction."""
         future: Future[T] = self.service.do(work)
         return await asyncio.wrap_future(future)
 
@@ -101,14 +101,14 @@ class Operation:
     method: str
     path: str
     handler: Handler
-    right: str  # that the client's token must have; empty: none
+    right: str  # which the client's token must have; empty: none
     query: type[msgspec.Struct] | None
     body: type[msgspec.Struct] | None
     answers: str  # the media type of the answer
 
     @property
     def summary(self) -> str:
-        """What the operation does: the first line of its handler's docstring."""
+        """The first line of the handler's docstring, which says what the operation does."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[0]
 
 

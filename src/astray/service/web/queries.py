@@ -1,4 +1,4 @@
-"""Reads what the pages show, as plain values for JSON: agents, ways, trips, the review queue, alerts."""
+"""Reads what the page shows, as plain values for JSON: agents, ways, trips, the review queue, alerts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGENT = "agent, time, lat, lon, arrived, trip, normality, alert, trips, zone, pa
 
 
 def zone_of(text: str) -> Zone:
-    """Returns the time zone of a name in the store."""
+    """Returns the time zone that the store names."""
     return Zone.of(text) if text else UTC_ZONE
 
 
@@ -40,7 +40,7 @@ def _state(trip: str | None, alert: str | None, past: int, arrived: float, now: 
 
 
 def agent_of(tracked: Tracked, now: float) -> Json:
-    """Returns an agent as the list of agents shows it, from memory."""
+    """Returns an agent as the list of agents shows it, from its stream in memory."""
     t = tracked
     row = (t.agent, t.newest, *t.place, t.arrived, t.open_trip, finite(t.normality), t.alert, t.past, str(t.zone), None)
     found = _agent(row, now)
@@ -87,7 +87,7 @@ def agents(
 ) -> Json:
     """Lists the agents whose names contain a text, by name."""
     where, values = among("agent", only)
-    # Compares the name with and without the text: in a pattern some characters would be special.
+    # Compares the name with and without the text, because in a LIKE pattern some characters are special.
     if query:
         where, values = f"{where} AND replace(lower(agent), ?, '') <> lower(agent)", (*values, query.lower())
     asked = f"SELECT {AGENT} FROM agents WHERE {where} ORDER BY agent LIMIT ? OFFSET ?"
@@ -167,7 +167,7 @@ def _verdict(connection: Connection, item: str, zone: Zone) -> Json | None:
 
 
 def open_trip(connection: Connection, name: str, now: float) -> Json | None:
-    """Returns the open trip of a name, so far; None if there is none."""
+    """Returns the open trip with this name, so far; None if there is none."""
     agent, trajectory = trip_of(name)
     row = connection.row(f"SELECT {AGENT} FROM agents WHERE agent = ? AND trip = ?", (agent, trajectory))
     if row is None:

@@ -16,8 +16,8 @@ from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 from astray.service.web import queries
 
-KEPT = 5000  # events kept for pages that reconnect
-WAITING = 1000  # events that wait for a slow page; after more it must reload
+KEPT = 5000  # the most events to keep for pages that reconnect
+WAITING = 1000  # the most events that wait for a slow page; with more it must reload
 KEEP_ALIVE = 15.0  # seconds without an event after which a page gets a comment
 MOST_PAGES = 200
 
@@ -53,23 +53,23 @@ class _Page:
 
 
 class Hub:
-    """The pages that listen, and the last events."""
+    """Sends events to the pages that listen, and keeps the last ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pages: set[_Page] = set()
-        # Higher than before a restart, so that pages which resume are told to reload.
+        # Higher than before a restart, so that pages which resume must reload.
         self._number = int(clock.time() * 1000)
         self._kept: deque[_Event] = deque(maxlen=KEPT)
 
     @property
     def listening(self) -> bool:
-        """Whether any page listens."""
+        """True if any page listens."""
         return bool(self._pages)
 
     @property
     def full(self) -> bool:
-        """Whether no further page may listen."""
+        """True if no further page may listen."""
         return len(self._pages) >= MOST_PAGES
 
     def send(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
@@ -111,7 +111,7 @@ class Hub:
             page.loop.call_soon_threadsafe(page.put, [END])
 
     async def listen(self, after: int | None, only: Sequence[str] | None = None) -> AsyncIterator[bytes]:
-        """Yields events for one page: those after a number, or from now on; about some agents, or all."""
+        """Yields events for one page, about some agents or all: those after number ``after``, or those from now on."""
         page = _Page(asyncio.get_running_loop(), only)
         with self._lock:
             missed: list[_Event] = []

@@ -1,7 +1,7 @@
-"""Serves the page: one HTML file for all its addresses, and files under a hashed name, which browsers may keep.
+"""Serves the page: one HTML file for all its addresses, and files with hashed names, which browsers may keep.
 
-The files are those of ``service/page``, the modules that the offline page uses as well (``plots/assets/shared``, here
-``shared/``), and ``outlets.js``, which the service writes from its registry of outlets.
+The files are those in ``service/page``, the modules that the offline page uses as well (``plots/assets/shared``, served
+as ``shared/``), and ``outlets.js``, which the service makes from its registry of outlets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exports trips, fixes, alerts and reviews as CSV, GeoJSON or Parquet, part by part."""
+"""Exports trips, fixes, alerts and reviews as CSV, GeoJSON or Parquet, in parts."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
         "opened, item",
     ),
 }
-"""The tables for export: columns with their types, which of them are times (since and until apply to the first), and
-their order."""
+"""The tables for export: their columns with types, the columns that are times (``since`` and ``until`` apply to the
+first of these), and the order of the rows."""
 
 
 def export(
     store: Store, table: str, ending: str, only: Sequence[str] | None, since: float | None, until: float | None
 ) -> Iterator[bytes]:
-    """Yields a table as the pieces of a file, which it writes to a temporary folder first."""
+    """Yields the pieces of a file with a table; it writes the file to a temporary folder first."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{table}.{ending}"
         connection = store.reader()
@@ -112,5 +112,5 @@ NOTHING = Trajectories.from_fixes(time=[], lat=[], lon=[])
 
 
 def _trip_of(connection: Connection, row: dict[str, Any]) -> Trajectories | None:
-    """Returns the trip of a row: of an alert the trip it is about, of a review the first one."""
+    """Returns the trip of a row: an alert's trip, or the first trip of a review."""
     return trip_by_name(connection, row["agent"], row["trip"] if "trip" in row else json.loads(row["trips"])[0])
