@@ -360,8 +360,8 @@ class Scorer:
     def store_trip(self, tracked: Tracked, trip: TripScore, was: OpenTrip, *, late: bool) -> bool:
         """Writes a finished trip, and learns from it or lets it wait; returns True if it was flagged.
 
-        It reads the trip's fixes from the log: that takes about a hundredth of the time to score them, and after a restart
-        it would be necessary anyway.
+        It reads the trip's fixes from the log: that takes about a hundredth of the time to score them, and after
+        a restart it would be necessary anyway.
         """
         flagged = bool(trip.score <= was.eps)
         model, memory = self._pin_of(trip.agent) or (self.version, self.memory_of(trip.agent) if flagged else b"")
