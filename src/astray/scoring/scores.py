@@ -111,7 +111,9 @@ class Scores:
             return step_normality(self.rewards, self.calibrations[scales[0]])
         for k in scales:
             rows = np.flatnonzero(of_row == k)
-            for all_rows, those in zip(found, step_normality(self._rewards_of(rows), self.calibrations[k]), strict=True):
+            for all_rows, those in zip(
+                found, step_normality(self._rewards_of(rows), self.calibrations[k]), strict=True
+            ):
                 all_rows[rows] = those
         return found
 
