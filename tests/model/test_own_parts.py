@@ -131,7 +131,7 @@ def test_a_counterfactual_of_trips_that_returns_no_path_raises_an_error(trips: T
         return counterfactuals.Path(-time, xy, (-np.inf, np.inf))
 
     for wrong in (nowhere, ago):
-        with pytest.raises(DataError, match=f"the explorer '{wrong.__name__}' gave no path"):
+        with pytest.raises(DataError, match=f"the explorer '{wrong.__name__}' did not return a path"):
             Detector(explorers=(wrong,), iterations=1, config=QUICK).fit(trips.agent("p00"))
 
 
