@@ -507,7 +507,7 @@ def test_the_longitude_sets_the_local_time_unless_it_is_given():
         ({"interval": 0.0}, "interval is 0.0; give at least 0.001"),
         ({"trace_spacing": float("nan")}, "trace_spacing is nan"),
         ({"lags": (60.0,)}, "not among the 1 lags"),
-        ({"popularity": (123.0,)}, "give sizes of habits"),
+        ({"popularity": (123.0,)}, "give sizes of cells that habits have"),
     ],
 )
 def test_an_impossible_configuration_is_refused(config: dict[str, Any], complaint: str):

@@ -112,7 +112,7 @@ def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
 @pytest.mark.parametrize(
     ("explorer", "said"),
     [
-        (lambda states, actions, rng: states, r"gave arrays of the shapes \[\(25, 2\)\]"),
+        (lambda states, actions, rng: states, r"returned arrays of the shapes \[\(25, 2\)\]"),
         (lambda states, actions, rng: (states, actions[1:]), r"\(24, 1\)"),
         (lambda states, actions, rng: (states * np.nan, actions), "finite"),
         (7, "the explorer 'int' is no function"),
