@@ -142,7 +142,7 @@ def test_a_pool_is_one_agent(files: tuple[Path, Path]):
 
 def test_labels_that_are_all_alike_are_refused(files: tuple[Path, Path], tmp_path: Path):
     pl.read_parquet(files[1]).with_columns(label=pl.lit(0)).write_parquet(tmp_path / "calm.parquet")
-    with pytest.raises(DataError, match="nobody has labelled trips of both sorts, normal and not"):
+    with pytest.raises(DataError, match="nobody has labelled trips that are normal, others that are not"):
         LabelledTrips(str(tmp_path / "calm.parquet"), "label").settings  # noqa: B018
     with pytest.raises(DataError, match="nobody is called 'p09'; there are p00, p01, p02"):
         LabelledTrips(str(files[1]), "label", people=("p09",)).subjects(SETTING)

@@ -193,7 +193,7 @@ def test_injected_trips_know_which_of_their_fixes_are_wrong():
 
 def test_labels_must_fit_the_trips():
     trial = TINY.trial(Case(Setting(), "p00", 0))
-    with pytest.raises(DataError, match="give one a trip"):
+    with pytest.raises(DataError, match="give one per trip"):
         Trial(trial.lesson, trial.test, trial.kind[1:], trial.source)
     folds = tuple(np.zeros(len(trips), np.int64) for trips in (trial.lesson.train, trial.test))
     with pytest.raises(DataError, match="where there are folds"):
