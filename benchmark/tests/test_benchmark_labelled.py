@@ -123,7 +123,7 @@ def test_an_unlabelled_trip_is_not_tested_unless_only_wrong_trips_have_labels(fi
 def test_a_label_is_that_of_a_whole_trip(files: tuple[Path, Path], tmp_path: Path):
     of_fixes = pl.read_parquet(files[1]).with_columns(label=pl.int_range(pl.len()) % 2)
     of_fixes.write_csv(tmp_path / "fixes.csv")
-    with pytest.raises(DataError, match=r"'label' is not the same all along \d+ trips; give each trip one label"):
+    with pytest.raises(DataError, match=r"'label' has several values within \d+ trips; give each trip one label"):
         LabelledTrips(str(tmp_path / "fixes.csv"), "label").subjects(SETTING)
     with pytest.warns(
         ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix counts"

@@ -131,9 +131,9 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     given = read(path, "table", skip_bad=True, report=report, context=(label,))
     if label in report.varied:
         raise DataError(
-            f"{label!r} is not the same all along {report.varied[label]:,} trips",
+            f"{label!r} has several values within {report.varied[label]:,} trips",
             place=path,
-            remedy="give each trip one label, and a name in a column of its own",
+            remedy="give each trip one label, and name the trips in another column",
         )
     said = [str(value).strip().lower() for value in given.context[label].tolist()]
     kind = np.array([meaning(value) for value in given.context[label].tolist()], np.str_)
