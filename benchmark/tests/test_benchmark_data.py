@@ -528,7 +528,7 @@ def test_draws_that_porto_does_not_have_are_refused(porto: Porto, tmp_path: Path
         porto.trial(Case(Setting(reading="guessed"), "pool", 0))
     with pytest.raises(DataError, match=r"train\.csv nor porto_trips\.parquet"):
         _ = Porto(str(tmp_path)).file
-    with pytest.raises(DataError, match="5000 trips to learn from were asked for"):
+    with pytest.raises(DataError, match="5000 trips to learn from are needed"):
         Porto(porto.path, sizes=porto.sizes).trial(Case(Setting(reading="cap"), "pool", 0))
 
 

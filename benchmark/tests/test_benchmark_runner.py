@@ -26,7 +26,7 @@ from astray.core.errors import DataError, TrainingError
 from astray.core.trajectories import Trajectories
 from astray.model.pretrained import pretrained
 from astray_benchmark import manifest, metrics, runner
-from astray_benchmark.astray_methods import STREAMING, FittedDetector, Shared, _taught
+from astray_benchmark.astray_methods import STREAMING, FittedDetector, Shared, _fleets
 from astray_benchmark.baselines import COMPARISONS
 from astray_benchmark.calibration import standardise
 from astray_benchmark.command import command
@@ -804,7 +804,7 @@ def test_a_stream_leaves_nothing_behind_for_the_next_person():
         case = Case(Setting(split="chronological", reading="strangers"), person, 0)
         return runner.score(TINY.trial(case), case, method("stream-d-everything"))[runner.STREAMS]
 
-    _taught.clear()
+    _fleets.clear()
     alone = stream("p01")
     stream("p00")
     assert stream("p01")["score"].to_list() == alone["score"].to_list()

@@ -81,7 +81,7 @@ class Own:
 
 
 @dataclass(eq=False)
-class _Taught:
+class _LearnedFleet:
     """A fleet fitted on strangers."""
 
     key: tuple[str, int]  # the key of the strangers, and the seed
@@ -90,7 +90,7 @@ class _Taught:
     guests: tuple[str, ...] = ()  # agents enrolled in addition to the strangers
 
 
-_taught: dict[str, _Taught] = {}
+_fleets: dict[str, _LearnedFleet] = {}
 """The last fleet for each set of options, cached because it takes a minute or two to learn and serves a whole seed."""
 
 
@@ -111,7 +111,7 @@ class Shared:
                 f"{self.name} needs trips of people who are not tested, and this data set has none",
                 remedy="leave the method out",
             )
-        taught = self._taught(lesson.strangers, seed)
+        taught = self._learned_fleet(lesson.strangers, seed)
         fleet = taught.fleet
         # Keep the agents that the reward was learned from: popularity, one of its features, counts them.
         for agent in taught.guests:
@@ -128,17 +128,17 @@ class Shared:
         taught.guests = tuple(lesson.train.agents)
         return FittedDetector(fleet, Seconds(time.process_time() - began, shared=taught.seconds))
 
-    def _taught(self, strangers: Strangers, seed: int) -> _Taught:
+    def _learned_fleet(self, strangers: Strangers, seed: int) -> _LearnedFleet:
         from astray import Detector
 
         key, options = (strangers.key, seed), json.dumps(dict(self.options), sort_keys=True)
-        if options not in _taught or _taught[options].key != key:
-            _taught.pop(options, None)  # frees the memory before learning the next one
+        if options not in _fleets or _fleets[options].key != key:
+            _fleets.pop(options, None)  # frees the memory before learning the next one
             trips = strangers.trips()
             began = time.process_time()
             fleet = Detector(**{"seed": seed, "pooled": False, **self.options}).fit(trips)
-            _taught[options] = _Taught(key, fleet, time.process_time() - began)
-        return _taught[options]
+            _fleets[options] = _LearnedFleet(key, fleet, time.process_time() - began)
+        return _fleets[options]
 
 
 # -------------------------------------------------------------------- in a stream

@@ -102,11 +102,11 @@ def together(trips: Trajectories, within: float = 100.0, least: float = 60.0) ->
         near = (np.minimum(last[j], last[i]) - first[i] >= least) & (trips.agent_ids[j] != trips.agent_ids[i])
         near &= (south[j] <= north[i] + margin) & (north[j] >= south[i] - margin)
         near &= (west[j] <= east[i] + wide) & (east[j] >= west[i] - wide)
-        found += [(min(i, k), max(i, k)) for k in j[near].tolist() if _apart(trips, i, k) <= within]
+        found += [(min(i, k), max(i, k)) for k in j[near].tolist() if _median_distance(trips, i, k) <= within]
     return np.array(sorted(found), np.int64).reshape(-1, 2)
 
 
-def _apart(trips: Trajectories, one: int, other: int) -> float:
+def _median_distance(trips: Trajectories, one: int, other: int) -> float:
     """Returns the median distance in metres of two trips over the time that they have in common."""
     (t, lat, lon), (u, *places) = (
         [trips.columns[name][trips.offsets[i] : trips.offsets[i + 1]] for name in FIX_COLUMNS] for i in (one, other)

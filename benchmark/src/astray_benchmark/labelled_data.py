@@ -138,7 +138,7 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     said = [str(value).strip().lower() for value in given.context[label].tolist()]
     kind = np.array([meaning(value) for value in given.context[label].tolist()], np.str_)
     unsaid = np.isin(said, sorted(EMPTY)) & any(value in NORMAL for value in said)
-    again = _again(given)
+    again = _is_repeated(given)
     tested, kind = _plain(given)[~(unsaid | again)], kind[~(unsaid | again)]
     account = {
         "labelled trips": len(tested),
@@ -160,7 +160,7 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, _marks(trips), account, sha256)
 
 
-def _again(trips: Trajectories) -> NDArray[np.bool_]:
+def _is_repeated(trips: Trajectories) -> NDArray[np.bool_]:
     """Marks copies of earlier trips of the same agent."""
     marks = list(zip(trips.agent_ids.tolist(), _marks(trips).tolist(), strict=True))
     first = {mark: i for i, mark in reversed(list(enumerate(marks)))}

@@ -49,10 +49,10 @@ class Cleaned(NamedTuple):
 
     def companions(self, people: Iterable[str]) -> Ints:
         """Returns the trips that others made together with one of these people."""
-        return _beside(self.together, np.isin(self.trips.agent_ids, sorted(people)))
+        return _made_along(self.together, np.isin(self.trips.agent_ids, sorted(people)))
 
 
-def _beside(together: Ints, which: NDArray[np.bool_]) -> Ints:
+def _made_along(together: Ints, which: NDArray[np.bool_]) -> Ints:
     """Returns the trips outside a set that were made together with a trip in the set."""
     a, b = which[together].T
     return np.unique(np.r_[together[a & ~b, 1], together[b & ~a, 0]])
@@ -97,7 +97,7 @@ def halves(trips: Trajectories, seed: int, together: Ints = NO_PAIRS) -> tuple[I
     """
     users = np.random.default_rng([seed, 1]).permutation(sorted(trips.agents))
     injected = np.isin(trips.agent_ids, users[: len(users) // 2])
-    return np.flatnonzero(injected), np.setdiff1d(np.flatnonzero(~injected), _beside(together, injected))
+    return np.flatnonzero(injected), np.setdiff1d(np.flatnonzero(~injected), _made_along(together, injected))
 
 
 @dataclass(frozen=True)
@@ -311,6 +311,6 @@ def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.
 def _others(trips: Trajectories, case: Case, together: Ints) -> tuple[Ints, Ints]:
     """Returns the positions of others' trips that may be injected, and of those for a background."""
     own = trips.agent_ids == case.subject
-    along = _beside(together, own)
+    along = _made_along(together, own)
     injected, crowd = (np.setdiff1d(half[~own[half]], along) for half in halves(trips, case.seed, together))
     return injected, crowd
