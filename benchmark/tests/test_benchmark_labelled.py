@@ -126,7 +126,7 @@ def test_a_label_is_that_of_a_whole_trip(files: tuple[Path, Path], tmp_path: Pat
     with pytest.raises(DataError, match=r"'label' has several values within \d+ trips; give each trip one label"):
         LabelledTrips(str(tmp_path / "fixes.csv"), "label").subjects(SETTING)
     with pytest.warns(
-        ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix counts"
+        ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix is used"
     ):
         read(tmp_path / "fixes.csv", context=("label",))
 

@@ -196,7 +196,7 @@ def test_labels_must_fit_the_trips():
     with pytest.raises(DataError, match="give one per trip"):
         Trial(trial.lesson, trial.test, trial.kind[1:], trial.source)
     folds = tuple(np.zeros(len(trips), np.int64) for trips in (trial.lesson.train, trial.test))
-    with pytest.raises(DataError, match="where there are folds"):
+    with pytest.raises(DataError, match="cannot be combined with folds"):
         Trial(trial.lesson, trial.test, trial.kind, trial.source, np.zeros(trial.test.n_rows, bool), folds)
 
 
