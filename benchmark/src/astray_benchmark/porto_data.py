@@ -108,7 +108,9 @@ def gather(file: str | Path, positions: Ints) -> Trajectories:
         if len(wanted) and first > wanted[-1]:
             break
     if sum(map(len, found)) < len(wanted) or not len(wanted):
-        raise DataError("the file has changed since its trips were listed", place=file, remedy="run the command again")
+        raise DataError(
+            "the file does not have all the wanted trips", place=file, remedy="if it has changed, run the command again"
+        )
     return Trajectories.concat(found)[np.searchsorted(wanted, positions)]
 
 
