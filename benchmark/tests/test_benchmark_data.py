@@ -66,9 +66,9 @@ def paths(trips: Trajectories) -> list[bytes]:
 def test_a_leak_is_an_error() -> None:
     with pytest.raises(DataError, match="twice in train"):
         guards.no_trip_twice(train=[1, 1])
-    with pytest.raises(DataError, match="2 trips stand both in train and in test"):
+    with pytest.raises(DataError, match="2 trips are both in train and in test"):
         guards.no_trip_twice(train=[1, 2, 3], test=[3, 4, 2])
-    with pytest.raises(DataError, match="'b' stands both in anomalies and in population"):
+    with pytest.raises(DataError, match="'b' is both in anomalies and in population"):
         guards.nobody_in_both(subject=["a"], anomalies=["b"], population=["c", "b"])
     rng = np.random.default_rng(1)
     trip, other = walk(rng, 9, 0.0, "a", "1"), walk(rng, 9, 0.0, "b", "2")
@@ -528,7 +528,7 @@ def test_draws_that_porto_does_not_have_are_refused(porto: Porto, tmp_path: Path
         porto.trial(Case(Setting(reading="guessed"), "pool", 0))
     with pytest.raises(DataError, match=r"train\.csv nor porto_trips\.parquet"):
         _ = Porto(str(tmp_path)).file
-    with pytest.raises(DataError, match="5000 trips to learn from were asked for"):
+    with pytest.raises(DataError, match="5000 trips to learn from are needed"):
         Porto(porto.path, sizes=porto.sizes).trial(Case(Setting(reading="cap"), "pool", 0))
 
 

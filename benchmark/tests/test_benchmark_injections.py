@@ -342,7 +342,7 @@ def test_a_trip_that_cannot_carry_its_kind_stays_normal_and_another_takes_its_pl
 def test_a_pool_that_holds_test_trips_is_refused(town: Trajectories, elsewhere: Trajectories) -> None:
     both = Trajectories.concat([elsewhere, town[3]])
     for kind in NEED_A_POOL:
-        with pytest.raises(DataError, match=r"'t3' of agent 'p3' stands both in the test set and in the pool"):
+        with pytest.raises(DataError, match=r"'t3' of agent 'p3' is both in the test set and in the pool"):
             inject(town, [kind], 0.05, rng(), pool=both)
         with pytest.raises(DataError, match="needs other trips"):
             inject(town, [kind], 0.05, rng())

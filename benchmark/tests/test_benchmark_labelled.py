@@ -123,10 +123,10 @@ def test_an_unlabelled_trip_is_not_tested_unless_only_wrong_trips_have_labels(fi
 def test_a_label_is_that_of_a_whole_trip(files: tuple[Path, Path], tmp_path: Path):
     of_fixes = pl.read_parquet(files[1]).with_columns(label=pl.int_range(pl.len()) % 2)
     of_fixes.write_csv(tmp_path / "fixes.csv")
-    with pytest.raises(DataError, match=r"'label' is not the same all along \d+ trips; give each trip one label"):
+    with pytest.raises(DataError, match=r"'label' has several values within \d+ trips; give each trip one label"):
         LabelledTrips(str(tmp_path / "fixes.csv"), "label").subjects(SETTING)
     with pytest.warns(
-        ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix counts"
+        ReadWarning, match=r"'label' has several values in \d+ trajectories; the value of the first fix is used"
     ):
         read(tmp_path / "fixes.csv", context=("label",))
 
@@ -142,7 +142,7 @@ def test_a_pool_is_one_agent(files: tuple[Path, Path]):
 
 def test_labels_that_are_all_alike_are_refused(files: tuple[Path, Path], tmp_path: Path):
     pl.read_parquet(files[1]).with_columns(label=pl.lit(0)).write_parquet(tmp_path / "calm.parquet")
-    with pytest.raises(DataError, match="nobody has labelled trips of both sorts, normal and not"):
+    with pytest.raises(DataError, match="nobody has labelled trips that are normal, others that are not"):
         LabelledTrips(str(tmp_path / "calm.parquet"), "label").settings  # noqa: B018
     with pytest.raises(DataError, match="nobody is called 'p09'; there are p00, p01, p02"):
         LabelledTrips(str(files[1]), "label", people=("p09",)).subjects(SETTING)

@@ -341,7 +341,7 @@ def test_a_prefix_is_positive_once_the_onset_lies_inside() -> None:
 
 
 def test_offsets_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(DataError, match="offsets must rise from 0"):
+    with pytest.raises(DataError, match="offsets do not rise from 0"):
         metrics.runs(flags("0101"), [0, 5])
     with pytest.raises(DataError, match="no fix is anomalous"):
         metrics.vus_pr(np.zeros(4), flags("0000"), [0, 4], 2)
@@ -418,7 +418,7 @@ def test_the_interval_of_a_rate_is_wilsons() -> None:
     # 0 of 10: centre and half-width are both z^2 / (2 (n + z^2)), so from 0 to z^2 / (n + z^2) = 3.8415 / 13.8415.
     found = metrics.reliability(np.ones(10), [0.5])
     assert (found.low[0], found.high[0]) == (pytest.approx(0.0), pytest.approx(3.8415 / 13.8415, abs=1e-4))
-    with pytest.raises(DataError, match="p-values"):
+    with pytest.raises(DataError, match="p-value is not from 0 to 1"):
         metrics.reliability([0.1, np.nan])
 
 

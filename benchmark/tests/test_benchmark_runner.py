@@ -26,7 +26,7 @@ from astray.core.errors import DataError, TrainingError
 from astray.core.trajectories import Trajectories
 from astray.model.pretrained import pretrained
 from astray_benchmark import manifest, metrics, runner
-from astray_benchmark.astray_methods import STREAMING, FittedDetector, Shared, _taught
+from astray_benchmark.astray_methods import STREAMING, FittedDetector, Shared, _fleets
 from astray_benchmark.baselines import COMPARISONS
 from astray_benchmark.calibration import standardise
 from astray_benchmark.command import command
@@ -193,10 +193,10 @@ def test_injected_trips_know_which_of_their_fixes_are_wrong():
 
 def test_labels_must_fit_the_trips():
     trial = TINY.trial(Case(Setting(), "p00", 0))
-    with pytest.raises(DataError, match="give one a trip"):
+    with pytest.raises(DataError, match="give one per trip"):
         Trial(trial.lesson, trial.test, trial.kind[1:], trial.source)
     folds = tuple(np.zeros(len(trips), np.int64) for trips in (trial.lesson.train, trial.test))
-    with pytest.raises(DataError, match="where there are folds"):
+    with pytest.raises(DataError, match="cannot be combined with folds"):
         Trial(trial.lesson, trial.test, trial.kind, trial.source, np.zeros(trial.test.n_rows, bool), folds)
 
 
@@ -804,7 +804,7 @@ def test_a_stream_leaves_nothing_behind_for_the_next_person():
         case = Case(Setting(split="chronological", reading="strangers"), person, 0)
         return runner.score(TINY.trial(case), case, method("stream-d-everything"))[runner.STREAMS]
 
-    _taught.clear()
+    _fleets.clear()
     alone = stream("p01")
     stream("p00")
     assert stream("p01")["score"].to_list() == alone["score"].to_list()

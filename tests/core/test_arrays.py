@@ -101,7 +101,7 @@ def test_invalid_runs_are_rejected(states: Any, actions: Any, said: str) -> None
 
 
 def test_each_run_needs_one_name() -> None:
-    with pytest.raises(DataError, match="agent_ids of the shape"):
+    with pytest.raises(DataError, match="agent_ids have the shape"):
         Trajectories.from_steps([S, S], [A, A], agent_ids=["a", "b", "c"])
     with pytest.raises(DataError, match="trajectory_ids"):
         Trajectories.from_steps([S, S], [A, A], trajectory_ids=["a"])

@@ -156,7 +156,7 @@ def test_a_second_process_with_the_same_state_file_is_refused(tmp_path: Path) ->
 def test_a_users_file_with_the_name_of_the_lock_is_refused_and_kept(tmp_path: Path) -> None:
     theirs = tmp_path / "poetry.lock"
     theirs.write_text("[[package]]")
-    with pytest.raises(DataError, match=r"poetry\.lock beside it would be its lock"), alone(tmp_path / "poetry"):
+    with pytest.raises(DataError, match=r"its lock file would be poetry\.lock"), alone(tmp_path / "poetry"):
         pass
     assert theirs.read_text() == "[[package]]"
     left = tmp_path / "state.lock"

@@ -66,7 +66,7 @@ def test_of_eps_and_false_alarm_rate_the_last_one_given_counts(tmp_path: Path):
     ways = ["eps", "false_alarm_rate"]
     assert Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"}).given(ways) == {"false_alarm_rate": 0.05}
     assert Settings.gather(file, {"ASTRAY_FALSE_ALARM_RATE": "0.05"}, {"eps": -1.0}).given(ways) == {"eps": -1.0}
-    with pytest.raises(SettingsError, match="--eps and --false-alarm-rate: each decides by itself"):
+    with pytest.raises(SettingsError, match="--eps and --false-alarm-rate: they exclude each other"):
         Settings.gather(flags={"eps": -1.0, "false_alarm_rate": 0.05})
 
 

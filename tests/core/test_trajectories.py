@@ -395,8 +395,8 @@ def test_time_must_not_run_backwards_inside_a_trajectory():
         ({"lat": np.zeros((5, 2))}, "column 'lat' has the shape"),
         ({"columns": {"alt": [1]}}, "column 'alt' has the shape"),
         ({"context": {"call": ["x"]}}, "column 'call' has the shape"),
-        ({"agent": ["a", "b"]}, "the agent of 5 fixes"),
-        ({"trajectory": ["a", "b"]}, "the trajectory of 5 fixes"),
+        ({"agent": ["a", "b"]}, "the agent have the shape .* for 5 fixes"),
+        ({"trajectory": ["a", "b"]}, "the trajectory have the shape .* for 5 fixes"),
         ({"time": ["noon"] * 5}, "'time' does not hold numbers"),
     ],
 )

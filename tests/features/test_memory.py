@@ -504,10 +504,10 @@ def test_the_longitude_sets_the_local_time_unless_it_is_given():
     ("config", "complaint"),
     [
         ({"encoder": "magic"}, "no encoder named 'magic'; give one of familiarity, fourier, raw"),
-        ({"interval": 0.0}, "interval is 0.0; give a number from 0.001 on"),
+        ({"interval": 0.0}, "interval is 0.0; give at least 0.001"),
         ({"trace_spacing": float("nan")}, "trace_spacing is nan"),
         ({"lags": (60.0,)}, "not among the 1 lags"),
-        ({"popularity": (123.0,)}, "give sizes of habits"),
+        ({"popularity": (123.0,)}, "give sizes of cells that habits have"),
     ],
 )
 def test_an_impossible_configuration_is_refused(config: dict[str, Any], complaint: str):

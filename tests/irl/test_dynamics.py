@@ -150,7 +150,7 @@ def test_a_factory_serves_any_number_and_an_environment_its_own():
     with pytest.raises(DataError, match="call reset"):
         single.step(np.zeros((4, 3)), np.zeros((4, 1)), rng)
     assert single.reset(4, rng).shape == (4, 3)
-    with pytest.raises(DataError, match="5 trajectories asked of an environment of 4"):
+    with pytest.raises(DataError, match="5 trajectories are wanted, but the environment has 4 copies"):
         single.reset(5, rng)
 
 

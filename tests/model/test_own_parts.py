@@ -112,7 +112,7 @@ def test_an_explorer_of_runs_changes_what_the_reward_dislikes() -> None:
 @pytest.mark.parametrize(
     ("explorer", "said"),
     [
-        (lambda states, actions, rng: states, r"gave arrays of the shapes \[\(25, 2\)\]"),
+        (lambda states, actions, rng: states, r"returned arrays of the shapes \[\(25, 2\)\]"),
         (lambda states, actions, rng: (states, actions[1:]), r"\(24, 1\)"),
         (lambda states, actions, rng: (states * np.nan, actions), "finite"),
         (7, "the explorer 'int' is not a function"),
@@ -131,7 +131,7 @@ def test_a_counterfactual_of_trips_that_returns_no_path_raises_an_error(trips: T
         return counterfactuals.Path(-time, xy, (-np.inf, np.inf))
 
     for wrong in (nowhere, ago):
-        with pytest.raises(DataError, match=f"the explorer '{wrong.__name__}' gave no path"):
+        with pytest.raises(DataError, match=f"the explorer '{wrong.__name__}' did not return a path"):
             Detector(explorers=(wrong,), iterations=1, config=QUICK).fit(trips.agent("p00"))
 
 

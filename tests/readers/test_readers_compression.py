@@ -93,7 +93,7 @@ def test_an_archive_with_two_files_of_one_name_is_rejected(tmp_path: Path, secon
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.csv", ROWS)
         archive.writestr(zipfile.ZipInfo(second), ROWS.replace("ana", "bob"))
-    with pytest.raises(DataError, match=r"a\.zip: two files in it have one name; pack it again"):
+    with pytest.raises(DataError, match=r"a\.zip: two files in it have the same name; pack it again"):
         read(tmp_path / "a.zip")
 
 

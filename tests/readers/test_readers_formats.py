@@ -73,7 +73,9 @@ def test_errors_in_a_truncated_or_unknown_history_name_the_entry(tmp_path: Path)
     with pytest.raises(DataError, match=r"Records\.json, entry 2: the JSON is broken or cut off"):
         read(tmp_path / "Records.json")
     (tmp_path / "Records.json").write_text(whole.replace("488590100", '"north"'))
-    with pytest.raises(DataError, match=r"Records\.json, entry 2: an entry of another form .*export the history again"):
+    with pytest.raises(
+        DataError, match=r"Records\.json, entry 2: an entry of an unknown form .*export the history again"
+    ):
         read(tmp_path / "Records.json")
     segment = {"startTime": "2024-06-01T08:00:00Z", "timelinePath": [{"point": "here", "time": "2024-06-01T08:00:00Z"}]}
     (tmp_path / "t.json").write_text(json.dumps({"semanticSegments": [segment]}))

@@ -1,1 +1,1 @@
-"""The benchmark: protocols, the data they draw from, metrics, tables and figures."""
+"""The benchmark: its protocols, data, metrics, tables and figures."""

@@ -1,4 +1,4 @@
-"""astray under test: one model for each person, a fleet with a shared reward, and a fleet in a stream (P7)."""
+"""astray as methods under test: a model for each person, a fleet with a shared reward, and a fleet in a stream (P7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STREAMING = ("stream-a-nothing", "stream-b-unflagged", "stream-c-asked", "stream
 
 @dataclass(frozen=True, eq=False)
 class FittedDetector:
-    """A detector that has learned; ``detector`` can also explain its scores."""
+    """A fitted detector; ``detector`` can also explain its scores."""
 
     detector: Detector
     seconds: Seconds
@@ -39,7 +39,7 @@ class FittedDetector:
         return self.detector.score(test).rename({"segment_normality": "part"}).select(TRIP_COLUMNS)
 
     def begun(self, test: Trajectories) -> Floats:
-        """See :class:`Fitted`. A trip reward ignores where the trip has come to, because it has not ended there."""
+        """See :class:`Fitted`. A trip reward does not take the last fix for the destination."""
         reward = self.detector.reward_.trip
         if reward is None:
             return self.detector.score_samples(test)
@@ -65,11 +65,11 @@ class Own:
     """One :class:`~astray.Detector` for each person."""
 
     name: str = "astray"  # in tables
-    population: bool = True  # whether it may learn from other people's trips
+    population: bool = True  # True if it may learn from other people's trips
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters that differ from the default
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
-        """Learns what is normal for the person."""
+        """Learns a model of the person."""
         from astray import Detector
 
         began = time.process_time()
@@ -81,46 +81,46 @@ class Own:
 
 
 @dataclass(eq=False)
-class _Taught:
-    """A fleet that has learned from strangers."""
+class _LearnedFleet:
+    """A fleet fitted on strangers."""
 
-    key: tuple[str, int]  # the strangers and the seed
+    key: tuple[str, int]  # the key of the strangers, and the seed
     fleet: Detector
-    seconds: float  # of learning
-    guests: tuple[str, ...] = ()  # who is enrolled beside the strangers
+    seconds: float  # processor seconds of learning
+    guests: tuple[str, ...] = ()  # agents enrolled in addition to the strangers
 
 
-_taught: dict[str, _Taught] = {}
-"""The last fleet for each set of options. It takes a minute or two to learn, and serves every case of one seed."""
+_fleets: dict[str, _LearnedFleet] = {}
+"""The last fleet for each set of options, cached because it takes a minute or two to learn and serves a whole seed."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """One :class:`~astray.Detector`, learned from strangers; the tested person is only enrolled, which is counting.
+    """One :class:`~astray.Detector`, learned from strangers; the tested person is only enrolled, without learning.
 
-    This process keeps the reward from case to case, as long as the strangers, the seed and the options are the same.
+    The process reuses the reward for all cases with the same strangers, seed and options.
     """
 
     name: str = "astray-shared"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def fit(self, lesson: Lesson, seed: int) -> FittedDetector:
-        """Enrols the person; learns the shared reward first if it is not known."""
+        """Enrols the person, after learning the shared reward if necessary."""
         if lesson.strangers is None:
             raise DataError(
                 f"{self.name} needs trips of people who are not tested, and this data set has none",
                 remedy="leave the method out",
             )
-        taught = self._taught(lesson.strangers, seed)
+        taught = self._learned_fleet(lesson.strangers, seed)
         fleet = taught.fleet
-        # The agents that the reward was learned from stay: their places are part of its features.
+        # Keep the agents that the reward was learned from: popularity, one of its features, counts them.
         for agent in taught.guests:
             fleet.forget(agent)
         taught.guests = ()
         among = set(fleet.agents).intersection(lesson.train.agents)
         if among:
             raise DataError(
-                f"{min(among)!r} is tested, and stands among those that the shared reward was learned from",
+                f"{min(among)!r} is tested, and is also one of those that the shared reward was learned from",
                 remedy="test other people",
             )
         began = time.process_time()
@@ -128,17 +128,17 @@ class Shared:
         taught.guests = tuple(lesson.train.agents)
         return FittedDetector(fleet, Seconds(time.process_time() - began, shared=taught.seconds))
 
-    def _taught(self, strangers: Strangers, seed: int) -> _Taught:
+    def _learned_fleet(self, strangers: Strangers, seed: int) -> _LearnedFleet:
         from astray import Detector
 
         key, options = (strangers.key, seed), json.dumps(dict(self.options), sort_keys=True)
-        if options not in _taught or _taught[options].key != key:
-            _taught.pop(options, None)  # there need not be two in memory
+        if options not in _fleets or _fleets[options].key != key:
+            _fleets.pop(options, None)  # frees the memory before learning the next one
             trips = strangers.trips()
             began = time.process_time()
             fleet = Detector(**{"seed": seed, "pooled": False, **self.options}).fit(trips)
-            _taught[options] = _Taught(key, fleet, time.process_time() - began)
-        return _taught[options]
+            _fleets[options] = _LearnedFleet(key, fleet, time.process_time() - began)
+        return _fleets[options]
 
 
 # -------------------------------------------------------------------- in a stream
@@ -146,17 +146,17 @@ class Shared:
 
 @dataclass(frozen=True)
 class FleetStream:
-    """A :class:`~astray.Detector` that knows one person's past, and learns from the stream in one of five ways.
+    """A :class:`~astray.Detector` that starts with one person's past and learns from the stream in one of five ways.
 
-    It learns its reward once for a seed, from strangers, and shares it with ``astray-shared``.
+    Its reward is learned once per seed, from strangers, and shared with ``astray-shared``.
     """
 
     name: str  # in tables
-    way: str  # what it learns after each trip: a name of STREAMING
+    way: str  # the name in STREAMING of what it learns after each trip
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters that differ from the default
 
     def begin(self, lesson: Lesson, seed: int) -> FleetFollower:
-        """Enrols the person; learns the shared reward first if it is not known."""
+        """Enrols the person, after learning the shared reward if necessary."""
         fitted = Shared(self.name, self.options).fit(lesson, seed)
         return FleetFollower(fitted.detector, _WAYS[self.way], fitted.seconds)
 

@@ -1,4 +1,4 @@
-"""Baselines under test, calibrated like astray; in a stream they are fitted anew after every few trips."""
+"""Baselines as methods under test, calibrated like astray; in a stream they are refitted after every few trips."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from astray_benchmark.calibration import CalibratedModel, PValueFollower, fit_an
 from astray_benchmark.contenders import Lesson, Person
 from astray_benchmark.guards import fingerprint
 
-EVERY = 10  # a baseline in a stream is fitted anew after this number of trips
+EVERY = 10  # a baseline in a stream is refitted after this number of trips
 
 
 @dataclass(frozen=True)
 class BaselineMethod:
-    """A baseline; trips and steps are scored in standard deviations of left-out training trips."""
+    """A baseline, whose scores are in standard deviations of left-out training trips."""
 
     name: str  # in tables
     baseline: str  # in the registries of astray_benchmark.baselines
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters that differ from the default
 
     def fit(self, lesson: Lesson, seed: int) -> CalibratedModel:
-        """Learns from all training trips, and measures the scale on left-out ones."""
-        # What a model learns of others is the same whichever of the person's own trips are left out.
+        """Fits a model on all training trips, and measures its scale by models that leave some out."""
+        # Whichever of the person's own trips are left out, a model learns the same from others.
         known: tuple[Any, ...] = ()
         shared = 0.0
         model = self._new(seed)
@@ -63,7 +63,7 @@ def _raw_scores(model: Baseline, trips: Trajectories) -> tuple[Floats, Floats]:
 
 
 def of_fixes(test: Trajectories, trip: Array, when: Array, values: Array) -> Floats:
-    """Spreads values of steps, which end at ``when``, over fixes: each fix gets the value of its step, or the last one.
+    """Returns a value for each fix, from values of steps, which end at ``when``: that of its step, or the last one.
 
     >>> test = Trajectories.from_fixes(time=[0, 5, 10, 15, 25], lat=[0] * 5, lon=[0] * 5)
     >>> of_fixes(test, np.array([0, 0]), np.array([10.0, 20.0]), np.array([1.0, 2.0])).tolist()
@@ -88,15 +88,15 @@ class _Kept(NamedTuple):
 
 
 _kept: dict[str, _Kept] = {}
-"""What each method has learned last."""
+"""A cache of what each method has last learned from others."""
 
 
 def learn_from_others(method: str, model: Comparison, lesson: Lesson, seed: int) -> tuple[Any, float]:
-    """Returns what a model learns from other people before it meets the person, and the processor seconds that it took.
+    """Returns what a model learns from other people before it learns from the person, and the processor seconds.
 
-    This process learns it once for the same people and seed, and keeps it. The others are the population. Most cases of
-    a person and a draw have the same one; another split or rate has another. A generator takes minutes to learn, so it
-    learns from the strangers if there are any: they are the same in every case of a draw, because none is tested.
+    The process caches it for the same people and seed. The other people are the population, which is the same in most
+    cases of a person and a draw, but changes with the split and the rate. A generator takes minutes to learn, so it
+    learns from the strangers instead if there are any: they are the same in every case of a draw.
     """
     strangers = None
     if isinstance(model, CellGenerator):
@@ -109,7 +109,7 @@ def learn_from_others(method: str, model: Comparison, lesson: Lesson, seed: int)
         others = strangers.trips() if strangers else lesson.population
         if others is not None and (among := set(others.agents).intersection(lesson.train.agents)):
             raise DataError(
-                f"{min(among)!r} is tested, and stands among those that {method} learns from first",
+                f"{min(among)!r} is tested, and is also one of those that {method} learns from first",
                 remedy="test other people",
             )
         began = time.process_time()
@@ -142,10 +142,10 @@ class RefittedFollower(PValueFollower):
     method: BaselineMethod
     lesson: Lesson
     seed: int
-    waiting: list[Trajectories] = field(default_factory=list)  # trips to learn from at the next fit
+    waiting: list[Trajectories] = field(default_factory=list)  # trips to include in the next fit
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Learns from unflagged trips, after every :data:`EVERY`; asks nobody."""
+        """Refits on the unflagged trips after every :data:`EVERY` of them; asks nobody."""
         if not self.flagged:
             self.waiting.append(trip)
         if len(self.waiting) == EVERY:

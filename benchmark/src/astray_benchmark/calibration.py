@@ -1,9 +1,9 @@
 """Puts the scores of every method on one scale: standard deviations of normal trips, and p-values.
 
-So one threshold, eps = -2, is the same demand of every method, as is one rate of false alarms. astray calibrates
-itself; a baseline is calibrated here. A quarter of the training trips is left out, and a model fitted on the others
-scores it; then another quarter, until 50 trips or all have been left out. The mean and standard deviation of those
-scores standardise the test scores (which leaves AUROC and AP untouched), and the same scores give conformal p-values.
+So the threshold eps = -2, or a rate of false alarms, means the same for every method. astray calibrates itself; this
+module calibrates the baselines. It leaves out a quarter of the training trips and scores them by a model fitted on the
+others; then another quarter, until 50 or all trips have been left out. The mean and standard deviation of these scores
+standardise the test scores (which does not change AUROC and AP), and the same scores give conformal p-values.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from astray.scoring.normality import Sample
 from astray_benchmark.array_types import Array, Floats
 from astray_benchmark.contenders import Fitted, Person, Seconds
 
-LEFT_OUT = 50  # training trips that calibrate a baseline, if there are as many: fewer cannot show 2 %
+LEFT_OUT = 50  # training trips to calibrate a baseline, if there are as many; fewer cannot show a rate of 2 %
 FOLDS = 4
-RATE = 0.02  # p-values of at most this are flagged where p-values decide: astray's own default
+RATE = 0.02  # where p-values decide, trips are flagged at this p-value or less: astray's default
 
 Model = TypeVar("Model")
 
 
 class LeftOut(NamedTuple):
-    """Raw scores of left-out training trips, by models that have not seen them."""
+    """Raw scores of left-out training trips, by models fitted without them."""
 
     trips: Floats  # sorted
     steps: Floats
@@ -40,10 +40,10 @@ class LeftOut(NamedTuple):
 def fit_and_calibrate(
     train: Any, seed: int, fit: Callable[[Any], Model], scores: Callable[[Model, Any], tuple[Floats, Floats]]
 ) -> tuple[Model, LeftOut, Seconds]:
-    """Fits a model on all training trips, and models of its kind that score the trips that they were fitted without.
+    """Fits a model on all training trips, and further models to score training trips that they are fitted without.
 
-    ``train`` may be trips or rows of features: anything that a mask selects from. ``scores`` returns the raw scores of
-    trips and of steps; NaN if there is none.
+    ``train`` may be trips or rows of features: anything that a mask can index. ``scores`` returns the raw scores of
+    trips and of steps, with NaN for missing ones.
     """
     began = time.process_time()
     model = fit(train)
@@ -72,7 +72,7 @@ def trip_table(raw: Floats, left_out: LeftOut) -> pl.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class CalibratedModel:
-    """A fitted model, whose raw scores are turned into standard deviations of left-out trips."""
+    """A fitted model that converts its raw scores to standard deviations of left-out trips."""
 
     model: Any
     left_out: LeftOut
@@ -94,10 +94,10 @@ class CalibratedModel:
 
 
 def on_one_scale(models: Sequence[Fitted]) -> Sequence[Fitted]:
-    """Returns the models of a trial's folds, with the scale of all trips that any of them left out.
+    """Returns the models of a trial's folds, all with one scale, from the trips that any of them left out.
 
-    Scores of all folds are ranked together, so the scale of a fold must not change the order of its trips among the
-    others. A detector of astray keeps the scale that it finds itself.
+    Scores of all folds are ranked together, so different scales would change the order of trips. A detector of astray
+    keeps its own scale.
     """
     calibrated = [model for model in models if isinstance(model, CalibratedModel)]
     if len(calibrated) < 2 or len(calibrated) < len(models):
@@ -108,10 +108,10 @@ def on_one_scale(models: Sequence[Fitted]) -> Sequence[Fitted]:
 
 @dataclass(eq=False)
 class PValueFollower(ABC):
-    """A method in a stream that flags a trip whose p-value is at most the rate that astray flags at by default."""
+    """A method in a stream that flags a trip if its p-value is at most astray's default rate of false alarms."""
 
     fitted: Fitted
-    seconds: Seconds = field(init=False)  # of learning from the past, even if the method is fitted anew later
+    seconds: Seconds = field(init=False)  # for learning from the past; refitting later does not count
     flagged: bool = field(default=False, init=False)  # the decision on the trip that was scored last
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ def folds(n: int, rng: np.random.Generator, enough: int = LEFT_OUT) -> list[NDAr
 
 
 def standardise(values: Array, left_out: Array) -> Floats:
-    """Standardises values by the mean and standard deviation of left-out ones; by the mean alone if these are equal.
+    """Standardises values by the mean and standard deviation of left-out ones; only by the mean if these are all equal.
 
     >>> standardise(np.array([0.0, 4.0]), np.array([1.0, 3.0])).tolist()
     [-2.0, 2.0]

@@ -141,10 +141,10 @@ def command(
         raise DataError(f"no data set named {dataset!r}", remedy=f"there are {', '.join(PROTOCOLS)}")
     if folder is not None:
         raise DataError(
-            f"it is not known what {folder} is for", remedy="name results as -o FOLDER, and your copy of data as --data"
+            f"the folder {folder} has no flag", remedy="name results as -o FOLDER, and your copy of data as --data"
         )
     if out is None:
-        raise DataError("it is not known where results go", remedy=f"give astray benchmark {dataset} -o FOLDER")
+        raise DataError("no folder is given for the results", remedy=f"give astray benchmark {dataset} -o FOLDER")
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
     usual = {"porto": OWN_BACKGROUND, "trips": (*QUICK, *FOLLOWING), "labelled": QUICK_POOL if pooled else QUICK}
@@ -229,14 +229,14 @@ def _existing(name: str, path: Path | None, flag: str = "--data") -> str:
     if path is None and (found := os.environ.get(WHERE.get(name, ""))):
         path = Path(found)
     if path is None or not path.exists():
-        where = f"{path} does not exist" if path else "it is not known where the data are"
+        where = f"{path} does not exist" if path else "no path is given for the data"
         remedy = f"give your copy as {flag}, or set {WHERE[name]}" if name in WHERE else f"give a file as {flag}"
         raise DataError(f"{name}: {where}", remedy=remedy)
     return str(path)
 
 
 def numbers(text: str) -> list[int]:
-    """Parses seeds: one number says how many, from 0 on; any other text is a list of numbers and ranges.
+    """Parses seeds: a single number is how many, from 0 on; any other text is a list of numbers and ranges.
 
     >>> numbers("3"), numbers("0,5-7"), numbers("4-4")
     ([0, 1, 2], [0, 5, 6, 7], [4])

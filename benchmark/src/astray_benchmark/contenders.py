@@ -1,7 +1,7 @@
-"""The interfaces of the methods under test, and what they may learn from.
+"""The interfaces of the methods under test, and of the data that they may learn from.
 
-A method is fitted on the training trips of one person, or of one pool, and scores test trips. A method for streams
-learns from the past, and then follows the stream trip by trip.
+A method is fitted on the training trips of one person, or of one pool, and scores test trips. A method for streams is
+fitted on the past, then gets the stream trip by trip.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Strangers:
 
 
 class Lesson(NamedTuple):
-    """What a method may learn from."""
+    """The data that a method may learn from."""
 
     train: Trajectories
     population: Trajectories | None = None
     strangers: Strangers | None = None
-    pooled: bool = False  # whether the trips are those of a pool of unnamed agents
+    pooled: bool = False  # True if the trips are those of a pool of unnamed agents
 
 
 class Seconds(NamedTuple):
-    """Processor seconds to learn the model, its scale, and what is learned once for everybody."""
+    """Processor seconds for learning: of the model, of its scale, and of parts shared by all cases."""
 
     fit: float
     calibrate: float = 0.0
@@ -45,29 +45,29 @@ class Seconds(NamedTuple):
 
 
 class Fitted(Protocol):
-    """A method that has learned."""
+    """A fitted method."""
 
     @property
     def seconds(self) -> Seconds:
         """Returns the seconds that learning took."""
 
     def trips(self, test: Trajectories) -> pl.DataFrame:
-        """Returns a row for each trip, with :data:`TRIP_COLUMNS`; null where a value is unknown.
+        """Returns a row for each trip with the columns :data:`TRIP_COLUMNS`, null where a value is unknown.
 
-        ``normality`` is N(tau), ``score`` is what the method decides by, and ``part`` is the normality of the segment
-        in which the trip lost most of it.
+        ``normality`` is N(tau), ``score`` is the number that decides, and ``part`` is the normality of the worst
+        segment of the trip.
         """
 
     def begun(self, test: Trajectories) -> Floats:
-        """Returns the scores of trips that are not finished; NaN if a trip has none."""
+        """Returns the scores of unfinished trips; NaN for a trip without a score."""
 
     def fixes(self, test: Trajectories) -> Floats:
-        """Returns the normality of every fix; NaN if a fix has none."""
+        """Returns the normality of every fix; NaN for a fix without one."""
 
 
 @runtime_checkable
 class Method(Protocol):
-    """A method, not fitted yet."""
+    """An unfitted method."""
 
     @property
     def name(self) -> str:
@@ -78,29 +78,29 @@ class Method(Protocol):
 
 
 Person = Callable[[Iterable[TripId]], bool]
-"""Answers whether most of the named trips are the subject's own."""
+"""Stands for a person who is asked whether most of these trips are the subject's own."""
 
 
 class Follower(Protocol):
-    """A method that has learned from the past and follows a stream, trip by trip (P7)."""
+    """A method that is fitted on the past and follows a stream, trip by trip (P7)."""
 
     @property
     def seconds(self) -> Seconds:
         """Returns the seconds that learning from the past took."""
 
     def score(self, trip: Trajectories) -> pl.DataFrame:
-        """Returns one row, as :meth:`Fitted.trips` does, and ``flagged``, the decision; learns nothing."""
+        """Returns one row like :meth:`Fitted.trips`, plus the decision ``flagged``; learns nothing."""
 
     def learn(self, trip: Trajectories, person: Person) -> int:
-        """Learns from the trip that was scored last; returns how many answers a person was asked for.
+        """Learns from the trip that was scored last; returns the number of questions asked.
 
-        Only the bound "stream-e-normal" asks ``person`` without counting it.
+        Only "stream-e-normal", which is an upper bound, asks ``person`` without counting it.
         """
 
 
 @runtime_checkable
 class StreamMethod(Protocol):
-    """A method that learns from a stream, not fitted yet."""
+    """An unfitted method for streams."""
 
     @property
     def name(self) -> str:

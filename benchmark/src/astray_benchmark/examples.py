@@ -23,11 +23,11 @@ NAMES = ("normal", "partly_anomalous", "somebody_elses")
 
 
 def draw_examples(out: Path, dataset: Dataset) -> list[Path]:
-    """Draws three trips of one person into ``figures/``, with the model of the draw, fitted anew.
+    """Draws three trips of one person into ``figures/``; refits the model of the draw for that.
 
-    The person has the clearest case of a trip that is normal as a whole and anomalous in a part: a trip that is not
-    flagged, and whose worst segment is the lowest of all. Nobody chooses a trip by looking at it. The model is the
-    first of the command's methods that can explain its scores.
+    The choice is automatic. The person is the one with the clearest trip that is normal as a whole and anomalous in a
+    part: of all trips that are not flagged, it has the lowest worst segment. The model is the first of the command's
+    methods that can explain its scores.
     """
     manifest, found = manifests.read(out), runner.results(out)
     if manifest is None or found is None:
@@ -57,7 +57,7 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
     """
     known = trips.drop_nulls(["normality", "score"])
     own = known.filter(pl.col("kind") == "")
-    # The lowest segment among trips that are normal as a whole; without any such trip, the lowest trip.
+    # The lowest segment among trips that are normal as a whole; if there is no such trip, the lowest trip.
     partly = own.filter((pl.col("p_value") > RATE) & (pl.col("score") > EPS)).sort("part", "score", nulls_last=True)
     partly = partly if len(partly) else own.sort("score")
     who, seed = str(partly["subject"][0]), int(partly["seed"][0])
@@ -69,7 +69,7 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
             f"{who} has no normal or no anomalous test trip, so there are no examples to draw",
             remedy="choose another person",
         )
-    # The upper quartile is plainly normal; the lower quartile of the others' trips is plainly not.
+    # The upper quartile is clearly normal; the lower quartile of the others' trips is clearly not.
     normal = usual["trip"][int(np.floor(0.75 * (len(usual) - 1)))]
     other = foreign["trip"][int(np.floor(0.25 * (len(foreign) - 1)))]
     return who, seed, (int(normal), int(partly["trip"][0]), int(other))

@@ -1,6 +1,6 @@
 """External detectors, named by their class: ``package.module:Class``.
 
-The class is like scikit-learn's outlier detectors, for trips instead of rows:
+The class has the interface of scikit-learn's outlier detectors, for trips instead of rows:
 
 - ``fit(trips)``, or ``fit(trips, population)`` if it uses other people's trips (None where there are none);
 - ``score_samples(trips)``: one number for each trip, high if it is normal, NaN if it has no score.
@@ -8,8 +8,8 @@ The class is like scikit-learn's outlier detectors, for trips instead of rows:
 It may also have
 
 - ``score_fixes(trips)``: one such number for each fix, for the tables of where and when;
-- ``learn(trip)``, or ``learn(trip, flagged)`` to know the decision: to learn from a trip of a stream (P7);
-- a parameter ``seed`` (or ``random_state``), which gets the seed of the draw.
+- ``learn(trip)``, or ``learn(trip, flagged)`` to get the decision, too: learns from a trip of a stream (P7);
+- a parameter ``seed`` (or ``random_state``), which is set to the seed of the draw.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from astray_benchmark.contenders import Lesson, Person
 
 @dataclass(frozen=True)
 class ExternalDetector:
-    """An external detector, calibrated as the baselines are: by training trips that are left out.
+    """An external detector, calibrated like the baselines, by left-out training trips.
 
     Parameters
     ----------
     name
-        Its name in tables.
+        The name in tables.
     place
-        Where its class is: ``package.module:Class``. Modules in the present folder are found, too.
+        The class: ``package.module:Class``. The module may be in the current folder.
     options
         Arguments of its constructor.
     """
@@ -52,7 +52,7 @@ class ExternalDetector:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # A misspelt option is refused before anything runs.
+        # Raise errors about misspelt options before anything runs.
         made = import_class(self.place)
         takes = _parameters(made)
         unknown = [] if _any_name(takes) else [name for name in self.options if name not in takes]
@@ -65,14 +65,14 @@ class ExternalDetector:
         for parameter in wanted:
             if parameter.name != "population" and parameter.default is parameter.empty and parameter.kind not in _REST:
                 raise DataError(
-                    f"its fit wants {parameter.name!r}, which it is not given",
+                    f"its fit requires {parameter.name!r}, which the benchmark does not give",
                     place=self.place,
                     remedy="fit gets the trips and, in a parameter of the name population, those of others",
                 )
 
     @property
     def source(self) -> str:
-        """Returns a hash of the class's file: other code would give other scores under the same name."""
+        """Returns a hash of the class's file, to notice that its code has changed."""
         return hashlib.sha256(Path(inspect.getfile(import_class(self.place))).read_bytes()).hexdigest()
 
     def fit(self, lesson: Lesson, seed: int) -> CalibratedModel:
@@ -95,12 +95,12 @@ class ExternalDetector:
             model.fit(train, population=population)
         else:
             model.fit(train)
-        return model  # and not what fit returns, which may be anything
+        return model  # the result of fit may be anything, so ignore it
 
 
 @dataclass(frozen=True)
 class ExternalStreamDetector(ExternalDetector):
-    """An external detector that has ``learn``, so that it can follow streams (P7), too."""
+    """An external detector with ``learn``, which can also follow streams (P7)."""
 
     def begin(self, lesson: Lesson, seed: int) -> ExternalFollower:
         """Learns from the past; see :class:`astray_benchmark.contenders.StreamMethod`."""
@@ -109,7 +109,7 @@ class ExternalStreamDetector(ExternalDetector):
 
 @dataclass(eq=False)
 class ExternalFollower(PValueFollower):
-    """An external detector in a stream; its scale is that of the past."""
+    """An external detector in a stream; it keeps the scale measured on the past."""
 
     fitted: CalibratedModel
 
@@ -124,7 +124,7 @@ class ExternalFollower(PValueFollower):
 
 
 def external(name: str, place: str, options: Mapping[str, Any]) -> ExternalDetector:
-    """Returns the detector at a place, for streams as well if it has ``learn``."""
+    """Returns the detector ``package.module:Class``; one with ``learn`` can also follow streams."""
     kind = ExternalStreamDetector if hasattr(import_class(place), "learn") else ExternalDetector
     return kind(name, place, options)
 
@@ -153,7 +153,7 @@ def import_class(place: str) -> type[Any]:
     except ModuleNotFoundError as error:
         missing = f"no module named {error.name!r}"
         raise DataError(
-            missing, place=place, remedy="give package.module:Class, from the folder that it stands in"
+            missing, place=place, remedy="give package.module:Class, and run astray in the folder of the module"
         ) from None
     except AttributeError:
         raise DataError(
@@ -165,7 +165,7 @@ def import_class(place: str) -> type[Any]:
             f"the module {module!r} cannot be imported ({error}{line})", place=place, remedy="correct the module"
         ) from error
     if not isinstance(made, type):
-        raise DataError(f"{name!r} is no class", place=place, remedy="give package.module:Class")
+        raise DataError(f"{name!r} is not a class", place=place, remedy="give package.module:Class")
     lacks = [what for what in ("fit", "score_samples") if not callable(getattr(made, what, None))]
     if lacks:
         raise DataError(
@@ -177,13 +177,13 @@ def import_class(place: str) -> type[Any]:
 def _scores(
     score: Callable[[Trajectories], Any], trips: Trajectories, name: str, wanted: int, what: str, plural: str
 ) -> Floats:
-    """Calls a detector's ``score``; the error says what came instead of ``wanted`` numbers."""
+    """Calls a detector's ``score``; raises an error unless it returns ``wanted`` numbers."""
     try:
         values = np.asarray(score(trips), np.float64)
     except (TypeError, ValueError) as error:
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise  # the detector's own error
-        raise DataError(f"{name} did not return numbers", remedy=f"return one number a {what}") from error
+        raise DataError(f"{name} did not return numbers", remedy=f"return one number per {what}") from error
     if values.shape != (wanted,) or np.isinf(values).any():
         what_came = f"the shape {values.shape}" if values.shape != (wanted,) else "infinite values"
         raise DataError(

@@ -1,4 +1,4 @@
-"""River's Half-Space Trees in the stream (P7): a detector that its authors made for streams."""
+"""River's Half-Space Trees in the stream (P7), a detector designed for streams."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Row = dict[str, float]
 class HalfSpaceTreesStream:
     """River's Half-Space Trees (Tan et al. 2011), on trip features scaled to the training set's range.
 
-    Their window is 250 trips, or half of the training trips if that is less: before two windows have passed, the trees
-    know nothing.
+    Their window is 250 trips, or half of the training trips if that is less, because the trees score nothing before two
+    windows have passed.
     """
 
     name: str  # in tables
-    flagged_too: bool = True  # whether it learns from every trip, as its authors do, or only from unflagged ones
+    flagged_too: bool = True  # True: learn from every trip, as published; False: only from unflagged ones
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters of river's class that differ from its default
 
     def begin(self, lesson: Lesson, seed: int) -> TreesFollower:
@@ -44,7 +44,7 @@ class HalfSpaceTreesStream:
         low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
 
         def rows_of(values: Floats) -> list[Row]:
-            # The trees cut between 0 and 1; values beyond the training set's range go to the border.
+            # The trees cut between 0 and 1, so clip values beyond the training set's range.
             scaled = np.clip((values - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
             return [dict(zip(FEATURES, row, strict=True)) for row in scaled.tolist()]
 
@@ -96,7 +96,7 @@ def _no_fix_scores(trees: Any, trips: Trajectories) -> Floats:
 
 
 class _TripFeatures(Baseline):
-    """Makes the features of trips, as for PyOD's detectors, and scores nothing."""
+    """Makes the same features of trips as for PyOD's detectors; scores nothing."""
 
     name: ClassVar[str] = "trip features"
 

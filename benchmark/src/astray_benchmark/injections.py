@@ -18,12 +18,12 @@ class InjectedSet(NamedTuple):
     """A test set of normal and anomalous trips."""
 
     trips: Trajectories
-    kind: NDArray[np.str_]  # what is wrong with each trip; empty for a normal one
-    truth: NDArray[np.bool_]  # whether each fix is anomalous
+    kind: NDArray[np.str_]  # the kind of each trip's anomaly; empty for a normal trip
+    truth: NDArray[np.bool_]  # True for anomalous fixes
 
     @property
     def label(self) -> NDArray[np.bool_]:
-        """Returns whether each trip is anomalous."""
+        """Returns a mask of the anomalous trips."""
         return np.asarray(self.kind != "")
 
 
@@ -36,18 +36,18 @@ def inject(
     pool: Trajectories | None = None,
     fewer: bool = False,
 ) -> InjectedSet:
-    """Replaces some trips of a test set by anomalies of the given kinds; the order and the names stay.
+    """Replaces some trips of a test set by anomalies of the given kinds; keeps the order and the names.
 
-    Every kind gets the same number of trips, drawn without replacement. Each kind is measured against the normal trips,
-    so ``rate`` is the share of one kind among itself and the normal trips. A trip that cannot carry its kind stays
-    normal, and another takes its place.
+    Every kind gets the same number of trips, drawn without replacement. Metrics compare each kind with the normal
+    trips, so ``rate`` is n / (n + number of normal trips) for the n trips of one kind. A trip that does not suit its
+    kind stays normal, and another is changed instead.
 
     Parameters
     ----------
     pool
-        Other trips, for the kinds that need them; none of them may stand in the test set.
+        Other trips, for the kinds that need them; none of them may be in the test set.
     fewer
-        If too few trips can carry a kind, make as many anomalies as possible instead of raising an error.
+        If too few trips suit a kind, make as many anomalies as possible instead of raising an error.
 
     Examples
     --------
@@ -104,6 +104,6 @@ def _check_pool(kind: str, trips: Trajectories, pool: Trajectories | None) -> No
     if both:
         agent, name = both[0]
         raise DataError(
-            f"trip {name!r} of agent {agent!r} stands both in the test set and in the pool ({len(both)} do)",
+            f"trip {name!r} of agent {agent!r} is both in the test set and in the pool ({len(both)} are)",
             remedy="take the test trips out of the pool",
         )

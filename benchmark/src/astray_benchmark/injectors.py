@@ -1,13 +1,13 @@
-"""Injectors: each makes one known change to recorded trips, and says which fixes are anomalous.
+"""Injectors, which make a known change to recorded trips and return which fixes are anomalous.
 
-An injector is a pure function of trips and a random generator. It returns the changed trips, each under the agent and
-the name of its original. It leaves out a trip that cannot carry the change (too short, standing, without a second
-route), and a mutant that hardly differs from its original.
+An injector is a pure function of trips and a random generator. It returns the changed trips (mutants), each under the
+agent and name of its original. It leaves out trips that the change does not suit (too short, standing, without a second
+route), and mutants that hardly differ from their originals.
 
-The names are those of mechanisms, because published code swaps "detour" and "route switch". Some of these mechanisms
-also stand in :mod:`astray.irl.counterfactuals`, which astray's reward learns from and its rivals do not. The code here
-is separate. It works on recorded fixes instead of resampled paths, takes its strength from parameters instead of
-drawing it, measures a bend by the whole trip instead of the bent run, and lets the bend take time. Only a reversed trip
+Injectors are named after their mechanisms, because published code confuses "detour" and "route switch". Some mechanisms
+are also in :mod:`astray.irl.counterfactuals`, from which astray's reward learns, unlike its rivals. The code here is
+separate: it changes recorded fixes instead of resampled paths, has parameters for the strength instead of drawing it,
+sets the height of a bend by the whole trip instead of the bent run, and makes the bend take time. Only a reversed trip
 is the same in both. :mod:`astray.simulate` has other anomalies, planned on its streets.
 """
 
@@ -26,14 +26,14 @@ from astray.core.trajectories import Trajectories
 from astray_benchmark.array_types import Bools, Floats, Ints
 
 CELL = 100.0  # metres; the unit of the distances d
-LEAST = 50.0  # metres; a mutant that is nowhere so far from its original is the original with GPS noise
+LEAST = 50.0  # metres; a mutant that is nowhere this far from its original is like the original with GPS noise
 NEAR = 300.0  # metres; two starts, or two ends, within this distance are the same place
 GAP = 200.0  # metres; two routes may be this far apart where a trip changes from one to the other
 SCATTER = 4.0  # metres; the standard GPS error on each axis of a receiver that stands
-STEEPEST = 10.0  # times: no driver takes a detour that makes its stretch this much longer
+STEEPEST = 10.0  # no driver takes a detour that makes its stretch more than this many times longer
 DAY, WEEK = 86_400.0, 604_800.0  # seconds
-TRIES = 8  # how many places in a trip, or partners, are tried
-DECIMALS = 6  # of degrees, as recorders write them: 0.1 m; mutants must not be known by their digits
+TRIES = 8  # the number of places in a trip, or of partners, to try
+DECIMALS = 6  # of degrees (0.1 m), as recorders write them, so that digits do not give mutants away
 
 _KING = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y], np.float64)  # the 8 directions
 
@@ -42,7 +42,7 @@ class Injected(NamedTuple):
     """Changed trips."""
 
     trips: Trajectories
-    truth: Bools  # whether each fix is anomalous
+    truth: Bools  # True for anomalous fixes
     source: Ints  # the position of each trip's original
 
 
@@ -55,7 +55,7 @@ class Path(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """A changed path, and whether each of its fixes is anomalous."""
+    """A changed path, with a mask of its anomalous fixes."""
 
     time: Floats
     xy: Floats
@@ -63,7 +63,7 @@ class Mutant(NamedTuple):
 
 
 def _injector(change: Callable[..., Mutant | None]) -> Callable[..., Injected]:
-    """Makes an injector of a function that changes one path, or returns None if the trip cannot carry the change.
+    """Makes an injector from a function that changes one path, or returns None if the change does not suit the trip.
 
     The injector changes trips one by one, until there are ``most`` mutants; ``settings`` are those of the function.
     """
@@ -111,7 +111,7 @@ def _injector(change: Callable[..., Mutant | None]) -> Callable[..., Injected]:
 def point_jitter(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0) -> Mutant | None:
     """Moves each interior fix, with probability ``alpha``, by ``d`` cells of 100 m in one of 8 directions.
 
-    A diagonal is a king's move: d cells along both axes. Times and end points stay. Anomalous: the fixes that moved.
+    A diagonal is d cells along both axes. Times and end points do not change. Anomalous: the moved fixes.
     """
     _check_share("alpha", alpha)
     _check_positive("d", d)
@@ -126,7 +126,7 @@ def point_jitter(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, d:
 def segment_shift(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, d: float = 3.0) -> Mutant | None:
     """Moves a run of floor(alpha (n - 2)) interior fixes as a whole by ``d`` cells, across the direction of travel.
 
-    Times and end points stay. Anomalous: the run.
+    Times and end points do not change. Anomalous: the run.
     """
     _check_share("alpha", alpha)
     _check_positive("d", d)
@@ -143,9 +143,9 @@ def segment_shift(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, d
 def half_sine_detour(path: Path, rng: np.random.Generator, *, alpha: float = 0.3, h: float = 0.3) -> Mutant | None:
     """Bends a run of floor(alpha (n - 2)) interior fixes sideways by a half sine.
 
-    The bend is ``h`` times the distance from origin to destination high. The longer way takes longer, at the speed that
-    the run had: it is recorded as often as before, by more fixes, and what follows is later. The fixes around the run
-    stay where they are. Anomalous: the bent run. A round trip, whose ends are too near to measure by, has no detour.
+    The height of the bend is ``h`` times the distance from origin to destination. The longer way takes longer, at the
+    same speed: it has more fixes, at the same intervals, and all later fixes are later. The fixes around the run do not
+    move. Anomalous: the bent run. It leaves out round trips, whose ends are too near to each other to set the height.
     """
     _check_share("alpha", alpha)
     _check_positive("h", h)
@@ -160,15 +160,15 @@ def half_sine_detour(path: Path, rng: np.random.Generator, *, alpha: float = 0.3
 
 @_injector
 def splice(path: Path, rng: np.random.Generator, *, pool: Trajectories, near: float = NEAR) -> Mutant | None:
-    """Lets a trip leave its route for the route of another trip between the same places, where the two are nearest.
+    """Switches from a trip to another one between the same places, where the two are nearest.
 
     Partners come from ``pool``: trips that start and end within ``near`` metres of this one's start and end. Both are
     cut in their middle halves at their nearest fixes, which are at most 200 m apart. The mutant ends where its partner
-    ended. Anomalous: the fixes after the switch that are more than a cell away from the way that the trip would have
-    kept to; a partner without three such fixes goes the same way and is passed over.
+    ended. Anomalous: the fixes after the switch that are more than a cell away from the original route. A partner with
+    fewer than three such fixes takes the same route and is skipped.
 
-    The partner's fixes become the mutant's, so the pool should hold no trip that a method learns from: otherwise a
-    mutant has training fixes in it, and neighbours at a distance of zero.
+    The mutant contains fixes of its partner, so the pool should hold no trip that a method learns from: otherwise the
+    mutant has neighbours in the training set at a distance of zero.
     """
     _check_positive("near", near)
     start, end = pool.offsets[:-1], pool.offsets[1:] - 1
@@ -186,10 +186,10 @@ def splice(path: Path, rng: np.random.Generator, *, pool: Trajectories, near: fl
 
 @_injector
 def loiter(path: Path, rng: np.random.Generator, *, minutes: float = 15.0) -> Mutant | None:
-    """Adds a stop of some minutes in the middle half of the trip; what follows is later by as much.
+    """Adds a stop of some minutes in the middle half of the trip; all later fixes are later by as much.
 
-    The stop is recorded as often as the trip usually is, with the error of a receiver that stands still. End points
-    stay. Anomalous: the fixes of the stop.
+    The stop has fixes at the trip's usual interval, with the error of a receiver that stands still. End points do not
+    change. Anomalous: the fixes of the stop.
     """
     _check_positive("minutes", minutes)
     n = len(path.time)
@@ -213,7 +213,7 @@ def loiter(path: Path, rng: np.random.Generator, *, minutes: float = 15.0) -> Mu
 
 @_injector
 def reverse(path: Path, rng: np.random.Generator) -> Mutant | None:
-    """Drives the route backwards from the same moment on; the end points change places. Anomalous: every fix."""
+    """Reverses the route, from the same departure on; the end points are exchanged. Anomalous: every fix."""
     back = path.xy[::-1]
     if np.hypot(*(back - path.xy).T).max() < LEAST:
         return None
@@ -222,11 +222,10 @@ def reverse(path: Path, rng: np.random.Generator) -> Mutant | None:
 
 @_injector
 def speed(path: Path, rng: np.random.Generator, *, k: float = 2.0) -> Mutant | None:
-    """Drives the path about ``k`` times faster (slower below 1), recorded as often as before. Anomalous: every fix.
+    """Makes the trip about ``k`` times faster (slower below 1), with fixes at the same intervals. Anomalous: every fix.
 
-    Fixes come in the intervals of the original, in between its places: if only the times were squeezed, the recorder's
-    interval would betray the change. So that the end points stay too, the factor gives way to a whole number of
-    intervals.
+    Places are interpolated at the original intervals: if only the times were scaled, the recorder's interval would give
+    the change away. The factor is adjusted to a whole number of intervals, so that the end points do not change.
     """
     _check_positive("k", k)
     if k == 1:
@@ -235,7 +234,7 @@ def speed(path: Path, rng: np.random.Generator, *, k: float = 2.0) -> Mutant | N
     whole = float(since[-1])
     if whole <= 0 or float(np.hypot(*np.diff(path.xy, axis=0).T).sum()) < LEAST:
         return None
-    # A slower trip needs more ticks than there are: they begin again.
+    # A slower trip needs more intervals than there are, so repeat them.
     ticks = np.unique(since + whole * np.arange(int(np.ceil(1 / k)) + 1)[:, None])
     ticks = ticks[: max(int(np.abs(ticks - whole / k).argmin()), 1) + 1]
     along = ticks * (whole / ticks[-1])
@@ -248,10 +247,10 @@ def speed(path: Path, rng: np.random.Generator, *, k: float = 2.0) -> Mutant | N
 def agent_swap(
     trips: Trajectories, rng: np.random.Generator, *, pool: Trajectories, most: int | None = None
 ) -> Injected:
-    """Submits another agent's normal trip as this agent's, no trip twice. Anomalous: every fix.
+    """Replaces a trip by another agent's normal trip, which is used only once. Anomalous: every fix.
 
-    The other trip keeps its hour and its day of the week, and moves by whole weeks to the time of the trip that it
-    replaces, so that the date tells nothing.
+    The other trip keeps its hour and its day of the week, and is moved by whole weeks to about the time of the trip
+    that it replaces, so that the date does not give it away.
     """
     made: list[Trajectories] = []
     source: list[int] = []
@@ -272,7 +271,7 @@ def agent_swap(
 
 
 def submitted_as(other: Trajectories, trip: Trajectories, period: float = WEEK) -> Trajectories:
-    """Returns ``other`` under the agent, name and context of ``trip``, moved by whole periods to about its time."""
+    """Returns ``other`` with the agent, name and context of ``trip``, moved by whole periods to about its time."""
     start, due = float(other.columns["time"][0]), float(trip.columns["time"][0])
     fixes = {name: other.columns[name] for name in ("lat", "lon")}
     time = other.columns["time"] + period * round((due - start) / period)
@@ -299,7 +298,7 @@ NEED_A_POOL = ("splice", "agent-swap")
 
 
 def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
-    """Draws a run of floor(alpha (n - 2)) interior fixes; returns None if that is less than one."""
+    """Draws a run of floor(alpha (n - 2)) interior fixes; returns None if there are none."""
     size = int(alpha * (n - 2) + 1e-9)
     if size < 1:
         return None
@@ -308,7 +307,7 @@ def _run(n: int, alpha: float, rng: np.random.Generator) -> slice | None:
 
 
 def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
-    """Draws a unit vector to the left or the right of the way from before the run to after it."""
+    """Draws one of the two unit vectors across the line from before the run to after it."""
     for way in (xy[run.stop] - xy[run.start - 1], xy[-1] - xy[0]):
         length = float(np.hypot(*way))
         if length >= 1.0:
@@ -318,7 +317,7 @@ def _across(xy: Floats, run: slice, rng: np.random.Generator) -> Floats:
 
 
 def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
-    """Bends a run by a half sine that reaches ``top`` half-way in time, and lets the longer way take longer."""
+    """Bends a run by a half sine, which reaches ``top`` half-way in time; the longer way takes longer."""
     section = slice(run.start - 1, run.stop + 1)
     when, where = path.time[section], path.xy[section]
     lasted = float(when[-1] - when[0])
@@ -350,7 +349,7 @@ def _bent(path: Path, run: slice, top: Floats) -> Mutant | None:
 
 
 def _spliced(path: Path, other: Path) -> Mutant | None:
-    """Follows ``path`` up to where the two are nearest, then ``other``; returns None if that is the same way."""
+    """Follows ``path`` to where the two are nearest, then ``other``; returns None if both take the same route."""
     mine, theirs = (np.arange(len(p.time) // 4, len(p.time) - len(p.time) // 4) for p in (path, other))
     apart = np.hypot(*(path.xy[mine, None] - other.xy[theirs]).transpose(2, 0, 1))
     i, k = np.unravel_index(int(apart.argmin()), apart.shape)

@@ -1,8 +1,8 @@
-"""Keeps the scores of a results folder in a few small files, ``scores/*.parquet``: its tables need nothing else.
+"""Packs the scores of a results folder into a few small files, ``scores/*.parquet``, which suffice for its tables.
 
-``trips`` holds every trip's scores, to four digits or more, cut and not rounded, so that each stays on its side of -2;
-``streams`` holds decisions and questions. Scores of single fixes are too many to keep, so ``fixes`` and ``prefixes``
-hold the figures of every draw. No file holds a place.
+``trips`` holds every trip's scores to four digits or more, truncated and not rounded, so that each stays on the same
+side of -2; ``streams`` holds decisions and questions. There are too many scores of single fixes to keep, so ``fixes``
+and ``prefixes`` hold the figures of every draw. No file contains places.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRIPS = (
 )
 _STREAMS = (*measures.KEY, "trip", "flagged", "answers")
 _CUT = ("score", "normality", "uncertainty")
-_LOW_BITS = np.uint32(0xFF)  # of the 24 bits of a number; the rest distinguishes one part in thirty thousand
+_LOW_BITS = np.uint32(0xFF)  # the bits to drop of a number's 24; the rest has a precision of one in thirty thousand
 _SMALLER = {
     **dict.fromkeys(("score", "normality", "uncertainty", "p_value"), pl.Float32),
     **dict.fromkeys(("trip", "nth", "answers"), pl.Int32),
@@ -32,7 +32,7 @@ _SMALLER = {
 
 
 def pack(out: Path) -> None:
-    """Writes a folder's finished cases into ``scores/``; kept scores of cases that were not run again stay there.
+    """Writes a folder's finished cases into ``scores/``; keeps earlier scores there of cases that were not run again.
 
     So a study can continue from its kept scores.
     """
@@ -56,7 +56,7 @@ def pack(out: Path) -> None:
 
 
 def read_kept(out: Path, table: str) -> pl.LazyFrame | None:
-    """Reads a table of a folder, as it was packed; None if it has none."""
+    """Reads a packed table of a folder; returns None if there is none."""
     path = out / FOLDER / f"{table}.parquet"
     if not path.exists():
         return None
@@ -69,7 +69,7 @@ def read_kept(out: Path, table: str) -> pl.LazyFrame | None:
         return found.join(trips.select(*same, "kind", "score"), on=same, how="left", maintain_order="left")
     if table == runner.TRIPS:
         found = found.with_columns(pl.col("normality").fill_null(pl.col("score")))
-    # A number of 32 bits is read as the shortest decimal that it stands for: 0.02, and not 0.0199999996.
+    # Read a 32-bit number as the shortest decimal that rounds to it: 0.02 instead of 0.0199999996.
     short = [name for name, kind in _SMALLER.items() if kind == pl.Float32 and name in names]
     return found.with_columns(pl.col(short).cast(pl.String).cast(pl.Float64)) if short else found
 
@@ -77,7 +77,7 @@ def read_kept(out: Path, table: str) -> pl.LazyFrame | None:
 def _rows(out: Path, table: str, columns: tuple[str, ...]) -> Iterator[pl.DataFrame]:
     for part in _cases(out, table):
         rows = part.select(name for name in columns if name in part.columns)
-        if "normality" in rows.columns:  # a score that is equal is not kept twice
+        if "normality" in rows.columns:  # do not store a score that is equal to it
             rows = rows.with_columns(
                 pl.when(pl.col("normality") != pl.col("score")).then(pl.col("normality")).alias("normality")
             )
@@ -86,7 +86,7 @@ def _rows(out: Path, table: str, columns: tuple[str, ...]) -> Iterator[pl.DataFr
 
 
 def _cut(values: pl.Series) -> pl.Series:
-    """Cuts the lowest bits of 32-bit numbers, towards zero; null stays null."""
+    """Truncates 32-bit numbers towards zero by dropping their lowest bits; null stays null."""
     known = values.fill_null(np.nan).to_numpy()
     cut = (known.view(np.uint32) & ~_LOW_BITS).view(np.float32)
     return pl.Series(values.name, np.where(np.isnan(known), np.float32(np.nan), cut)).fill_nan(None)

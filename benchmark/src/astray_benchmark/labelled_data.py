@@ -1,4 +1,4 @@
-"""Labelled trips, for P10: how much is found of what people call wrong."""
+"""Labelled trips, for P10: they show how many of the trips that people call wrong a method detects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from astray_benchmark.people_data import LEAST_HISTORY
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import claim, in_time
 
-POOL = "all"  # the one agent, if all trips are pooled
+POOL = "all"  # the name of the one agent if all trips are pooled
 NORMAL = {"0", "0.0", "false", "f", "no", "n", "none", "normal", "ok", "usual", "regular", "inlier"}
 WRONG = {"1", "1.0", "true", "t", "yes", "y", "anomaly", "anomalous", "abnormal", "outlier"}
 """Labels that say that something is wrong, but not what."""
@@ -31,10 +31,10 @@ EMPTY = {"", "nan", "null", "na"}
 
 
 class Read(NamedTuple):
-    """What was read: the trips to learn from first, then the labelled ones."""
+    """The trips of the files: those to learn from first, then the labelled ones."""
 
     trips: Trajectories
-    kind: NDArray[np.str_]  # what is wrong with each trip; empty if nothing is, or if it has no label
+    kind: NDArray[np.str_]  # what is wrong with each trip; empty for a normal or unlabelled trip
     labelled: NDArray[np.bool_]
     mark: NDArray[np.str_]  # copies have the same mark
     account: dict[str, int]
@@ -43,26 +43,25 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledTrips:
-    """Trials on labelled trips, one agent after the other; no method sees a label.
+    """Trials on labelled trips, one agent at a time; no method sees a label.
 
-    With a past, methods learn from an agent's past trips and are tested on the labelled ones. Without a past, they
-    learn from the labelled trips as they are, wrong ones included, and each trip is scored by what was learned from
-    the other folds.
+    If there is a past, methods learn from an agent's past trips and are tested on the labelled ones. Otherwise they
+    learn from the labelled trips, including wrong ones, in folds: each trip is scored by a model of the other folds.
 
-    A label is 0, false, no or normal if nothing is wrong with the trip. An empty label means normal if no label says
-    normal; otherwise the trip is unlabelled and is not tested.
+    The labels 0, false, no and normal mean that nothing is wrong with the trip. An empty label means the same if none
+    of these occurs; otherwise the trip is unlabelled and is not tested.
     """
 
-    path: str  # of a table
-    label: str  # its column of labels
+    path: str  # the file with the labelled table
+    label: str  # the name of its column of labels
     past: str | None = None  # trips of the same agents to learn from
-    people: tuple[str, ...] = ()  # who is tested; by default every agent with trips of both sorts and enough of them
-    pooled: bool = False  # whether all trips count as those of one agent
+    people: tuple[str, ...] = ()  # the agents to test; by default all with enough trips, both normal and wrong
+    pooled: bool = False  # True to treat all trips as those of one agent
     name: ClassVar[str] = "labelled"
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Returns who is tested, and what was read."""
+        """Returns the tested agents, and an account of the trips."""
         learned = "the past" if self.past else f"the labelled trips as they are, in {FOLDS} folds"
         people = list(self.subjects(Setting()))
         said = {"label": self.label, "learned from": learned, "pooled": self.pooled, "people": people}
@@ -96,21 +95,22 @@ class LabelledTrips:
             labels = ", ".join(name for name in self._read.account if name.startswith("label "))
             who = f"{unable[0]!r} has not" if unable else "nobody has"
             raise DataError(
-                f"{who} labelled trips of both sorts, normal and not, and {LEAST_HISTORY} to learn from ({labels})",
+                f"{who} labelled trips that are normal, others that are not, and {LEAST_HISTORY} to learn from "
+                f"({labels})",
                 place=self.path,
                 remedy=f"{self.label} must be 0 or normal where nothing is wrong; trips of many agents may be --pooled",
             )
         return self.people or able
 
     def trial(self, case: Case) -> Trial:
-        """Draws a trial of one agent's labelled trips; draws differ in the folds, and in what a method draws itself."""
+        """Draws a trial of one agent's labelled trips; draws differ in the folds and in the methods' random numbers."""
         found, who = self._read, case.subject
         mine = found.trips.agent_ids == who
         tested = np.flatnonzero(mine & found.labelled)
         copies = np.isin(found.mark, found.mark[tested])
         others = np.flatnonzero(~mine & ~copies & (~found.labelled | (self.past is None)))
         rng = np.random.default_rng([case.seed, 7, crc32(who.encode())])
-        order = rng.permutation(tested)  # so that the place in the set tells nothing
+        order = rng.permutation(tested)  # so that the position in the set does not give a trip away
         learned, folds = np.flatnonzero(mine & ~found.labelled), None
         if self.past is None:
             learned, fold = tested, rng.permutation(len(tested)) % FOLDS
@@ -131,14 +131,14 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     given = read(path, "table", skip_bad=True, report=report, context=(label,))
     if label in report.varied:
         raise DataError(
-            f"{label!r} is not the same all along {report.varied[label]:,} trips",
+            f"{label!r} has several values within {report.varied[label]:,} trips",
             place=path,
-            remedy="give each trip one label, and a name in a column of its own",
+            remedy="give each trip one label, and name the trips in another column",
         )
     said = [str(value).strip().lower() for value in given.context[label].tolist()]
     kind = np.array([meaning(value) for value in given.context[label].tolist()], np.str_)
     unsaid = np.isin(said, sorted(EMPTY)) & any(value in NORMAL for value in said)
-    again = _again(given)
+    again = _is_repeated(given)
     tested, kind = _plain(given)[~(unsaid | again)], kind[~(unsaid | again)]
     account = {
         "labelled trips": len(tested),
@@ -160,7 +160,7 @@ def _read(path: str, label: str, past: str | None, pooled: bool) -> Read:
     return Read(trips, np.r_[np.full(len(learned), ""), kind], labelled, _marks(trips), account, sha256)
 
 
-def _again(trips: Trajectories) -> NDArray[np.bool_]:
+def _is_repeated(trips: Trajectories) -> NDArray[np.bool_]:
     """Marks copies of earlier trips of the same agent."""
     marks = list(zip(trips.agent_ids.tolist(), _marks(trips).tolist(), strict=True))
     first = {mark: i for i, mark in reversed(list(enumerate(marks)))}
@@ -172,19 +172,19 @@ def _marks(trips: Trajectories) -> NDArray[np.str_]:
     begin, end = trips.offsets[:-1], trips.offsets[1:] - 1
     three = np.column_stack([begin, (2 * begin + end) // 3, end])
     seconds = np.round(trips.columns["time"])[three]
-    places = [np.round(trips.columns[name][three], 3) + 0.0 for name in ("lat", "lon")]  # not -0.0
+    places = [np.round(trips.columns[name][three], 3) + 0.0 for name in ("lat", "lon")]  # + 0.0 turns -0.0 into 0.0
     rows = np.column_stack([end - begin, seconds, *places])
     return np.array([" ".join(map(str, row)) for row in rows.tolist()], np.str_)
 
 
 def _plain(trips: Trajectories) -> Trajectories:
-    """Returns the trips with nothing but their fixes and names."""
+    """Returns the trips with only their fixes and names."""
     columns = {name: trips.columns[name] for name in FIX_COLUMNS}
     return Trajectories(columns, trips.offsets, trips.agent_ids, trips.trajectory_ids)
 
 
 def meaning(label: object) -> str:
-    """Returns what is wrong with a trip according to its label; empty if nothing is.
+    """Returns what is wrong with a trip by its label; empty text if it is normal.
 
     >>> [meaning(label) for label in ("detour", " Normal", True, "1", 0, None, "")]
     ['detour', '', 'anomaly', 'anomaly', '', '', '']

@@ -1,4 +1,4 @@
-"""Imports other libraries when they are needed, because they take long to import, and some are optional."""
+"""Imports other libraries only when they are needed, because importing takes long and some are optional."""
 
 from __future__ import annotations
 

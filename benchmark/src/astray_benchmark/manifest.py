@@ -1,4 +1,4 @@
-"""The manifest of a results folder: what was run on which data with which code, so that a folder never mixes them."""
+"""The manifest of a results folder records the methods, data and code of its runs, so that it never mixes them."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Asked:
 
 
 def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool = False) -> dict[str, Any]:
-    """Writes the manifest of a folder, or adds new choices to it.
+    """Writes the manifest of a folder, or adds further choices to it.
 
-    Seeds, methods, protocols, rates and splits may be added later, because a case depends on its own key alone. Other
-    data, other settings or, unless ``changed_code``, other code would give other scores under the same names, so they
-    raise an error. ``codes`` lists every code that was run, with its commit, ``sources`` every code of an external
-    detector that has results here; versions and machine are those of the first run.
+    Seeds, methods, protocols, rates and splits may be added later, because each case depends only on its key. Other
+    data, other settings or (unless ``changed_code``) other code would give other scores under the same names, so they
+    are errors. ``codes`` lists all versions of the code that were run, with their commits; ``sources`` lists those of
+    external detectors; the versions of libraries and the machine are those of the first run.
     """
     now = {
         "dataset": dataset.name,
@@ -78,7 +78,7 @@ def record(folder: Path, dataset: Dataset, asked: Asked, *, changed_code: bool =
         for name, source in asked.sources.items():
             if not changed_code and source not in sources.get(name, [source]) and _has_results(folder, name):
                 raise DataError(
-                    f"{folder} holds results of {name} when its code was another",
+                    f"{folder} holds results of another version of {name}",
                     remedy="give another --out, or --changed-code to add to them anyway",
                 )
     for name, source in asked.sources.items():
@@ -111,7 +111,7 @@ def command(
     seeds: Sequence[int],
     more: Mapping[str, str | bool],
 ) -> str:
-    """Returns the command as a reader would type it: with placeholders for paths, without flags that change no score.
+    """Returns the command for a report: with placeholders for paths, without flags that do not change scores.
 
     It leaves out flags whose value is empty or False.
 
@@ -143,7 +143,7 @@ def _difference(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def read(folder: Path) -> dict[str, Any] | None:
     """Returns the manifest of a folder; None if there is none.
 
-    An old manifest, which names the first code apart from later ones, is read as a list of codes.
+    It converts an old manifest, which stores the first code separately, to a list of codes.
     """
     try:
         found = json.loads((folder / NAME).read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def no_results(folder: Path) -> DataError:
-    """Returns the error of a folder without results."""
+    """Returns the error for a folder without results."""
     return DataError(f"{folder} holds no results yet", remedy=f"run astray benchmark with --out {folder} first")
 
 
@@ -186,7 +186,7 @@ def commit() -> str:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # astray's repository, not one that it is installed inside
+        git("ls-files", "--error-unmatch", "__init__.py")  # fails in another repository that astray is installed in
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".", own_package) else "")
     except (OSError, subprocess.CalledProcessError):
         return ""

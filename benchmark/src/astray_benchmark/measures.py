@@ -1,7 +1,7 @@
-"""Computes figures from scores: a row of metrics for every draw and method, and means with intervals.
+"""Computes metrics from scores: a row for every draw and method, and means with intervals.
 
-A method may decide in several ways, and tables list each way as a contender: by its score, by N(tau) alone ("mean
-only"), and, if it knows its uncertainty, by its score where it is sure ("+ uncertainty").
+A method may decide in several ways, which tables list as separate contenders: by its score, by N(tau) alone ("mean
+only"), and, if it has an uncertainty, by its score but only where it is certain ("+ uncertainty").
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTING = tuple(f.name for f in fields(Setting))
 KEY = (*SETTING, "family", "subject", "seed", "method")
 DRAW = (*SETTING, "subject", "seed")
 _CITY = r"^(city \d+), "  # in the names of simulated people
-_CITIES = 4  # with fewer, an interval over cities would say nothing
+_CITIES = 4  # with fewer, an interval over cities would be useless
 
 
 def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame:
@@ -41,13 +41,13 @@ def of_setting(frame: pl.LazyFrame, settings: Sequence[Setting]) -> pl.DataFrame
 
 
 def cases_of(rows: pl.DataFrame, *more: str) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Yields the key of each draw and method, and its rows; ``more`` are further columns that distinguish cases."""
+    """Yields the key of each draw and method, and its rows; ``more`` are further columns of the key."""
     for case in rows.partition_by(*KEY, *more, maintain_order=True):
         yield {name: case[name][0] for name in KEY}, case
 
 
 def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
-    """Yields the ways in which a method decides one case: a name, the score that ranks, and which trips are flagged."""
+    """Yields a method's ways to decide one case: the name, the score for ranking, and a mask of the flagged trips."""
     method = str(case["method"][0])
     score, normality = (_numbers(case, name) for name in ("score", "normality"))
     flagged = score <= EPS
@@ -62,16 +62,16 @@ def contenders(case: pl.DataFrame) -> Iterator[tuple[str, Floats, Bools]]:
 def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
     """Computes AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
 
-    ``f1_default`` is the F1 of flags by the p-value, as astray decides by default: a heavy tail of the scores cannot
-    spoil it. ``false_alarm_rate`` is the share of normal trips with such a flag. ``f1_matched`` is the F1 at the
-    threshold that flags 2 % of the normal trips, for every method.
+    ``f1_default`` is the F1 of flags by the p-value, astray's default, which a heavy tail of the scores does not
+    affect. ``false_alarm_rate`` is the share of normal trips with such a flag. ``f1_matched`` is the F1 at the
+    threshold at which a method flags 2 % of the normal trips.
     """
     rows = []
     for key, case in cases_of(trips):
         normal = case["kind"].to_numpy() == ""
         kinds = sorted(set(case["kind"].to_list()) - {""}) if by_kind else [""]
         rare = case["p_value"].fill_null(1.0).to_numpy() <= RATE
-        ranked: dict[tuple[int, str], dict[str, float]] = {}  # several ways to decide may share a ranking
+        ranked: dict[tuple[int, str], dict[str, float]] = {}  # several ways to decide may have the same ranking
         for name, score, flagged in contenders(case):
             for kind in kinds:
                 chosen = normal | (case["kind"].to_numpy() == kind) if kind else np.ones(len(case), bool)
@@ -95,7 +95,7 @@ def _ranked(score: Floats, label: Bools) -> dict[str, float]:
 
 
 def lowest(score: Floats, normal: Floats, share: float) -> Bools:
-    """Marks scores below all but a share of the normal ones, at least one: so every method has as many alarms.
+    """Marks scores below all but a share of the normal ones, but at least one, to give methods equally many alarms.
 
     >>> lowest(np.array([-3.0, -1.0, 0.5]), np.array([-2.0, 0.0, 1.0, 2.0]), 0.25).tolist()
     [True, True, False]
@@ -105,11 +105,11 @@ def lowest(score: Floats, normal: Floats, share: float) -> Bools:
 
 
 def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
-    """Measures where: single fixes of each draw, method and kind against all normal trips.
+    """Measures the detection of single fixes, for each draw, method and kind, against all normal trips.
 
-    A fix is flagged at a normality of -2 or less. The delay counts from the first anomalous fix; a missed anomaly has
-    an infinite delay. If a kind makes every fix of its trips anomalous, any flag is in the right place, so affiliation
-    and range-F1, which say how near flags are to the truth, are NaN.
+    A fix is flagged at a normality of -2 or less. The delay is measured from the first anomalous fix; that of a missed
+    anomaly is infinite. If a kind makes every fix of its trips anomalous, any flag is in the right place, so
+    affiliation and range-F1, which measure the distance of flags from the truth, are NaN.
     """
     rows = []
     for key, case in cases_of(fixes):
@@ -149,9 +149,9 @@ def of_fixes(fixes: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
-    """Measures when: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
+    """Measures early detection: AUROC and AP of the first tenth, two tenths, ... of each trip, over all kinds together.
 
-    A prefix is positive only if its anomaly has begun. If none has, there is nothing to rank, and no row.
+    A prefix is positive only if its anomaly has begun. If none has, there is no row, because there is nothing to rank.
     """
     rows = []
     for key, case in cases_of(prefixes, "ratio"):
@@ -173,7 +173,7 @@ def of_prefixes(prefixes: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
-    """Measures the streams of each draw and method: ranking, decisions as they were made, and answers asked for.
+    """Measures the streams of each draw and method: the ranking, the decisions when they were made, and the questions.
 
     ``early`` and ``late`` are the shares of normal trips that were flagged in the first and in the last third.
     """
@@ -195,11 +195,11 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
-    """Measures the gain of review, for each draw of the methods that know their uncertainty, in four orders.
+    """Measures the gain from review in four orders, for each draw of the methods with an uncertainty.
 
-    "p-value" shows a person the trips with the lowest p-values first; "heads" those over which the heads disagree most;
-    "threshold" those whose score is nearest to eps, which needs no uncertainty at all; "doubt" combines the last two
-    (:func:`astray.scoring.decisions.doubt`). Review in random order finds and removes the share that is reviewed.
+    "p-value" puts the trips with the lowest p-values first; "heads" those on which the heads disagree most;
+    "threshold" those with a score nearest to eps, which needs no uncertainty; "doubt" combines the last two
+    (:func:`astray.scoring.decisions.doubt`). Review in random order removes the reviewed share of the errors.
     """
     rows = []
     for key, case in cases_of(trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY))):
@@ -219,7 +219,7 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
             for share in REVIEWED:
                 kept = metrics.review(flagged, label, doubts, share)
                 row |= {f"removed_{share:g}": kept.errors_removed, f"precision_{share:g}": kept.precision}
-                # If nothing were flagged, the wrong decisions would be the anomalies: review finds this share of them.
+                # If nothing were flagged, all anomalies would be wrong decisions; review finds this share of them.
                 nothing = np.zeros(len(label), bool)
                 row[f"found_{share:g}"] = metrics.review(nothing, label, doubts, share).errors_removed
             rows.append(row)
@@ -227,14 +227,14 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
-    """Returns the orders of review of a draw's trips: numbers of which the highest come first."""
+    """Returns the orders in which to review a draw's trips, as numbers; the highest come first."""
     spread = case["uncertainty"].fill_null(np.inf).to_numpy()
     rare = -case["p_value"].cast(pl.Float64).fill_null(1.0).to_numpy()
     return {"p-value": rare, "heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
 
 
 def of_promises(trips: pl.DataFrame) -> pl.DataFrame:
-    """Returns the share of normal trips whose p-value is at most a promised rate, of each draw and method.
+    """Returns, for each draw and method, the share of normal trips whose p-value is at most a promised rate.
 
     The columns are ``rate_0.02`` and so on; ``first`` and ``last`` are the shares at :data:`RATE` in the first and the
     last third of the test period, if the order of the trips is known.
@@ -263,9 +263,9 @@ def costs(trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_the_same_draws(figures: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Keeps the draws that a method has at every value of a setting; leaves out methods with one value only.
+    """Keeps a method's draws that exist for every value of a setting; leaves out methods with only one value.
 
-    So all means in a row against that setting are over the same people and seeds.
+    So all means in a row are over the same people and seeds.
     """
     values = pl.col(column).n_unique()
     every = values.over("method")
@@ -285,7 +285,7 @@ def bounds(name: str) -> tuple[float, float]:
 
 
 def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[str] = (*DRAW, "kind")) -> Interval:
-    """Returns the mean difference of a figure from that in another table, over the draws that both have."""
+    """Returns the mean difference of a figure between two tables, over the draws that both have."""
     both = part.join(base, on=on, suffix="_base")
     return interval(both.with_columns(pl.col(name) - pl.col(f"{name}_base")), name, DIFFERENCE)
 
@@ -293,9 +293,9 @@ def difference(part: pl.DataFrame, base: pl.DataFrame, name: str, on: Sequence[s
 def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHARE) -> Interval:
     """Returns the mean of a figure over people and draws, with its 95 % interval (:func:`~metrics.mean_interval`).
 
-    The clusters are those of :func:`clusters`. Draws without the figure are left out: where nothing was wrong, for
-    example, no error could be removed. The interval stays ``within`` bounds: shares lie between 0 and 1, their
-    differences between -1 and 1.
+    The clusters are those of :func:`clusters`. Draws without the figure are left out, such as the share of errors
+    removed in a draw without errors. The interval is clipped to the bounds ``within``: 0 and 1 for shares, -1 and 1 for
+    their differences.
     """
     known = figures.filter(pl.col(name).is_not_null() & pl.col(name).is_finite())
     if not len(known):
@@ -305,9 +305,9 @@ def interval(figures: pl.DataFrame, name: str, within: tuple[float, float] = SHA
 
 
 def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
-    """Returns the cluster of each figure, and what the clusters are; an interval takes clusters as independent.
+    """Returns the cluster of each figure, and the kind of cluster; intervals assume that clusters are independent.
 
-    They are people, or draws of one pool, or cities of simulated people, because people of a city share its streets.
+    Clusters are people, or the draws of one pool, or cities of simulated people, who share the streets of their city.
 
     >>> clusters(pl.DataFrame({"subject": ["017", "128"], "seed": [0, 0]}))[1]
     'people'
@@ -321,6 +321,6 @@ def clusters(figures: pl.DataFrame) -> tuple[pl.Series, str]:
 
 
 def _numbers(case: pl.DataFrame, name: str) -> Floats:
-    """Returns the scores of trips; a trip without a score raises no alarm and ranks last."""
+    """Returns the scores of trips, so that a trip without a score raises no alarm and ranks last."""
     values = case[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
     return metrics.unscored_as_normal(values)

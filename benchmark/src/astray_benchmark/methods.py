@@ -1,4 +1,4 @@
-"""Methods by their names: astray's, the baselines, the controls, and external detectors."""
+"""Makes methods by their names: astray's, the baselines, the controls, and external detectors."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
 }
 
 CONTROLS = {"recorder-interval": "astray_benchmark.baselines.recorder:RecorderInterval"}
-"""Controls, which know nothing of behaviour, by the places of their classes."""
+"""Controls, which have no access to behaviour, with the modules and names of their classes."""
 
 METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS, *CONTROLS)
 """The names of all methods."""
 
 OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
-"""The methods for data that are one pool, so that there are no others."""
+"""The methods for data of one pool, without other agents."""
 
 QUICK = ("astray", "astray-alone", "familiarity", "cell-ratio", "cell-trigram", "knn-location", "lof", "iforest")
 """The methods that take seconds for a person."""
 
 QUICK_POOL = tuple(name for name in QUICK if name not in ("astray-alone", *COMPARISONS))
-"""The quick methods for data that are one pool."""
+"""The quick methods for data of one pool."""
 
 TREES = {"river-trees": True, "river-trees-unflagged": False}
-"""Half-Space Trees that follow a stream, and whether they also learn from flagged trips."""
+"""The versions of Half-Space Trees that follow a stream; True: they also learn from flagged trips."""
 
 REFITTED = {f"{name}-unflagged": name for name in ("familiarity", "cell-trigram")}
-"""Baselines that follow a stream and are fitted anew after every few trips."""
+"""Baselines that follow a stream and are refitted after every few trips."""
 
 FOLLOWING = (*STREAMING, *TREES, *REFITTED)
 """All methods that follow a stream."""
@@ -52,7 +52,7 @@ _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
 
 
 def method(spec: str) -> Contender:
-    """Makes a method by its name and options, which follow colons; their values are JSON or plain text.
+    """Makes a method from its name and options, which follow colons and have values in JSON or plain text.
 
     ``package.module:Class`` is an external detector; see :mod:`astray_benchmark.external_detectors`.
 
@@ -94,7 +94,7 @@ _GROUPS = {"ablation": (WHOLE, *VARIANTS), "stream": FOLLOWING}
 
 
 def methods(specs: Iterable[str]) -> list[Contender]:
-    """Makes methods by their names; one text may hold several, with commas between them.
+    """Makes methods from their names; a text may hold several, separated by commas.
 
     ``ablation`` stands for astray in parts, ``stream`` for every method that follows a stream.
 

@@ -1,8 +1,8 @@
-"""People's trips for the protocols: read, cleaned of short trips and copies, and drawn into trials of one person.
+"""Prepares people's trips for the protocols: reads them, drops short trips and copies, and draws trials of one person.
 
-The seed splits the users in halves. Foreign trips, which are submitted as the tested person's or left in a training
-set, come from one half. The population of the background, and the strangers that a shared reward is learned from, come
-from the other half. So no person is in both, and the tested person is in neither.
+The seed splits the users into halves. Foreign trips, which are submitted as the tested person's or left in a training
+set, come from one half. The population for the background, and the strangers for learning a shared reward, come from
+the other half. So no person is in both groups, and the tested person is in neither.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL, WEEK
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, shuffled, submitted
 
-PEOPLE = 10  # are tested
+PEOPLE = 10  # the number of people to test
 ANOMALIES = 10  # in each test set: the paper's recalls are multiples of 0.1
-POPULATION = 4000  # trips of other people in the background: the reward learns from people with many trips
+POPULATION = 4000  # trips of other people for the background
 KINDS = tuple(kind for kind in INJECTORS if kind not in NEED_A_POOL)  # P3 injects them into a person's own trips
 NO_PAIRS = np.zeros((0, 2), np.int64)
 LEAST_HISTORY = 5  # training trips that a person needs to be tested
-LEAST_AGENTS = 4  # of a file of trips, so that each half has one beside the person who is tested
+LEAST_AGENTS = 4  # agents that a file of trips needs, so that each half has one besides the tested person
 
 
 class Cleaned(NamedTuple):
-    """People's trips as P1 wants them."""
+    """People's trips after cleaning."""
 
-    trips: Trajectories  # those that are long enough and no copies
-    most_active: tuple[str, ...]  # the users by their number of trips that are long enough, copies included
-    account: dict[str, int]  # what was read, and what was left out and why: reason to number of trips
-    sha256: str  # of all that was read, before anything was left out
-    together: Ints  # pairs of trips that two users made together: neither may be foreign to the other
+    trips: Trajectories  # those that are long enough and not copies
+    most_active: tuple[str, ...]  # the users by their number of trips that are long enough, including copies
+    account: dict[str, int]  # the numbers of trips read, and of those left out for each reason
+    sha256: str  # the hash of all trips, before any were left out
+    together: Ints  # pairs of trips that two users made together, so that neither is foreign to the other user
 
     def companions(self, people: Iterable[str]) -> Ints:
-        """Returns the trips of others that were made together with one of these people."""
-        return _beside(self.together, np.isin(self.trips.agent_ids, sorted(people)))
+        """Returns the trips that others made together with one of these people."""
+        return _made_along(self.together, np.isin(self.trips.agent_ids, sorted(people)))
 
 
-def _beside(together: Ints, which: NDArray[np.bool_]) -> Ints:
-    """Returns the trips outside of a set that were made together with one inside of it."""
+def _made_along(together: Ints, which: NDArray[np.bool_]) -> Ints:
+    """Returns the trips outside a set that were made together with a trip in the set."""
     a, b = which[together].T
     return np.unique(np.r_[together[a & ~b, 1], together[b & ~a, 0]])
 
@@ -61,13 +61,13 @@ def _beside(together: Ints, which: NDArray[np.bool_]) -> Ints:
 def clean(trips: Trajectories, min_fixes: int) -> Cleaned:
     """Drops short trips and copies (:func:`astray_benchmark.guards.copies`).
 
-    GeoLife has trips that stand under two users: some are byte-identical, some differ by a few fixes at an end. Both
-    sorts go.
+    GeoLife has trips that occur under two users; some are byte-identical, others differ by a few fixes at an end. It
+    drops both kinds.
     """
     marks = guards.fingerprints(trips)
     times = Counter(marks)
     long = trips.lengths >= min_fixes
-    active = Counter(trips.agent_ids[long].tolist())  # in the order of the users where numbers are equal
+    active = Counter(trips.agent_ids[long].tolist())  # users with equal numbers stay in their order
     kept = trips[long]
     copied = guards.copies(kept)
     identical = np.array([times[mark] > 1 for mark in marks], np.bool_)
@@ -90,26 +90,26 @@ def clean(trips: Trajectories, min_fixes: int) -> Cleaned:
 
 
 def halves(trips: Trajectories, seed: int, together: Ints = NO_PAIRS) -> tuple[Ints, Ints]:
-    """Splits the users in halves: returns the trips that may be injected, and those for a background.
+    """Splits the users into halves; returns the trips that may be injected, and those for a background.
 
-    The background leaves out what its people made together with people of the other half: a method that learned from
-    one of the two trips would know the other.
+    The background leaves out trips that its people made together with people of the other half, because a method that
+    learned from one of the two trips would know the other.
     """
     users = np.random.default_rng([seed, 1]).permutation(sorted(trips.agents))
     injected = np.isin(trips.agent_ids, users[: len(users) // 2])
-    return np.flatnonzero(injected), np.setdiff1d(np.flatnonzero(~injected), _beside(together, injected))
+    return np.flatnonzero(injected), np.setdiff1d(np.flatnonzero(~injected), _made_along(together, injected))
 
 
 @dataclass(frozen=True)
 class People(ABC):
-    """Trials of one person after the other. Each process reads the data once, when the first trial is asked for."""
+    """Makes trials of one person at a time. Each process reads the data once, for the first trial."""
 
     path: str
-    people: tuple[str, ...] = ()  # who is tested; by default those with the most trips. Choose parameters on others
-    population: int = POPULATION  # how many trips of other people a method may learn from
+    people: tuple[str, ...] = ()  # the people to test; by default those with most trips. Tune parameters on others
+    population: int = POPULATION  # the number of trips of other people that a method may learn from
     name: ClassVar[str]
     min_fixes: ClassVar[int]
-    fewer: ClassVar[bool] = False  # whether a person with few trips is tested on fewer than the paper's
+    fewer: ClassVar[bool] = False  # True to test a person with few trips on fewer trips than in the paper
 
     @abstractmethod
     def load(self) -> Cleaned:
@@ -117,12 +117,12 @@ class People(ABC):
 
     @property
     def data(self) -> Cleaned:
-        """Returns the cleaned trips, and the account of what was dropped."""
+        """Returns the cleaned trips, with an account of those dropped."""
         return _loaded(self)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Returns who is tested, how much background there is, and what was dropped."""
+        """Returns the tested people, the size of the background, and the account of dropped trips."""
         people = list(self.subjects(Setting()))
         return {"people": people, "population": self.population, "min_fixes": self.min_fixes} | self.data.account
 
@@ -133,7 +133,7 @@ class People(ABC):
 
     @property
     def usual(self) -> Sequence[str]:
-        """Returns who is tested by default; no method learns from them beforehand in any case."""
+        """Returns the people to test by default; even if others are tested, no method learns from them beforehand."""
         return self.data.most_active[:PEOPLE]
 
     def subjects(self, setting: Setting) -> Sequence[str]:
@@ -155,7 +155,7 @@ class People(ABC):
         return draw(self.data.trips, case, self.population, strangers, self.data.together, fewer=self.fewer)
 
     def _strangers(self, seed: int) -> Trajectories:
-        """Returns the trips of the half of the users that is never injected, without the tested people."""
+        """Returns the trips of those users whose trips are never injected, without the tested people."""
         trips, tested = self.data.trips, {*self.usual, *self.people}
         crowd = np.setdiff1d(halves(trips, seed, self.data.together)[1], self.data.companions(tested))
         return trips[crowd[~np.isin(trips.agent_ids[crowd], sorted(tested))]]
@@ -168,9 +168,9 @@ def _loaded(people: People) -> Cleaned:
 
 @dataclass(frozen=True)
 class GeoLife(People):
-    """Trials on GeoLife 1.3: the ten people with the most trips. The path is that of its folder ``Data``."""
+    """Trials on GeoLife 1.3, of the ten people with the most trips; ``path`` is its folder ``Data``."""
 
-    cache: str | None = None  # a Parquet file to keep what was parsed in; without it every process parses the folder
+    cache: str | None = None  # a Parquet file for the parsed trips; without it, every process parses the folder
     name: ClassVar[str] = "geolife"
     min_fixes: ClassVar[int] = 100
 
@@ -181,7 +181,7 @@ class GeoLife(People):
 
 @dataclass(frozen=True)
 class AgentsTrips(People):
-    """Trials on the trips of any file that astray reads. A third of the agents are tested, ten at most."""
+    """Trials on trips of any file that astray can read; a third of the agents are tested, ten at most."""
 
     name: ClassVar[str] = "trips"
     min_fixes: ClassVar[int] = 10  # with fewer, a receiver was switched on and off again
@@ -193,12 +193,12 @@ class AgentsTrips(People):
         return self.data.most_active[: min(PEOPLE, len(self.data.most_active) // 3 or 1)]
 
     def load(self) -> Cleaned:
-        """Reads and cleans the trips of the file; the account also says what was not read."""
+        """Reads and cleans the trips of the file; adds the skipped places to the account."""
         report = Report()
         found = clean(read(self.path, skip_bad=True, report=report), self.min_fixes)
         if len(found.most_active) < LEAST_AGENTS:
             raise DataError(
-                f"the benchmark tells agents from each other, and there are {len(found.most_active)} with trips of "
+                f"the benchmark compares agents, but there are {len(found.most_active)} with trips of "
                 f"{self.min_fixes} fixes or more",
                 place=self.path,
                 remedy=f"give trips of {LEAST_AGENTS} agents or more; astray check says how a file is read",
@@ -219,17 +219,18 @@ def draw(
     *,
     fewer: bool = False,
 ) -> Trial:
-    """Draws one person's trial: 10 foreign trips among as many normal ones as the rate asks for; the rest train.
+    """Draws one person's trial: 10 foreign trips and normal ones, in number by the rate; methods learn from the rest.
 
-    The test set depends on the person, the seed, the rate and the split alone, so that figures with other
-    contaminations and histories are of the same trips. Foreign trips keep their hour and weekday and move by whole
-    weeks to the time of one of the person's trips, so that dates tell nothing. ``together`` holds pairs of trips that
-    two people made together: those made with the person show the person's own behaviour, and are left out.
+    The test set depends only on the person, the seed, the rate and the split, so that different contaminations and
+    histories are compared on the same trips. Foreign trips keep their hour and weekday and are moved by whole weeks to
+    about the time of one of the person's trips, so that dates do not give them away. ``together`` holds pairs of trips
+    that two people made together: those made with the person show the person's own behaviour, so they are left out.
 
-    A stream is in the order of time. That of strangers is the test set of the same draw by time. The ten trips of an
-    intruder are consecutive trips of one stranger, moved by whole days, so that they follow each other.
+    A stream is in the order of time. For the reading "strangers" it is the test set of the same draw with a split by
+    time. For "intruder" the ten foreign trips are consecutive trips of one stranger, moved by whole days so that they
+    follow each other.
 
-    P3's anomalies are made of the person's own unseen trips; it leaves out kinds that need other trips to be made of.
+    P3 makes anomalies from the person's own unseen trips; it leaves out kinds that need other trips.
     """
     s, person = case.setting, case.subject
     who = crc32(person.encode())
@@ -250,7 +251,7 @@ def draw(
         raise DataError(f"only {len(anomalies)} trips of other users can be injected", remedy="read more users")
     crowd = np.sort(rng.permutation(crowd)[:population])
     places = rng.choice(normal, wanted, replace=False)
-    order = rng.permutation(len(normal) + wanted)  # so that the place in the set tells nothing
+    order = rng.permutation(len(normal) + wanted)  # so that the position in the set does not give a trip away
     period = WEEK
     if s.reading == "intruder":
         anomalies = intruder(trips, np.r_[anomalies, foreign], wanted, rng)
@@ -262,7 +263,7 @@ def draw(
     n_strays = round(s.contamination / (1.0 - s.contamination) * len(train))
     if n_strays > len(foreign):
         raise DataError(
-            f"{n_strays} trips of others would be left among the past ones, and there are {len(foreign)}",
+            f"the contamination needs {n_strays} trips of others, but there are {len(foreign)}",
             remedy="read more users",
         )
     strays = foreign[:n_strays]
@@ -284,7 +285,7 @@ def draw(
 
 
 def _own(trips: Trajectories, case: Case, rng: np.random.Generator, fewer: bool) -> tuple[Ints, Ints]:
-    """Splits the person's trips into those to learn from and to test on; if ``fewer``, at most half are tested on."""
+    """Splits the person's trips into those to learn from and those to test; if ``fewer``, tests at most half."""
     own = np.flatnonzero(trips.agent_ids == case.subject)
     n_test = round(ANOMALIES * (1.0 - case.setting.rate) / case.setting.rate)
     n_test = min(n_test, len(own) // 2) if fewer else n_test
@@ -297,7 +298,7 @@ def _own(trips: Trajectories, case: Case, rng: np.random.Generator, fewer: bool)
 
 
 def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Splits positions into those to learn from and to test on, at random or by time; both in the order of time."""
+    """Splits positions, at random or by time, into those to learn from and those to test, each in order of time."""
     own = own[np.argsort(trips.columns["time"][trips.offsets[own]], kind="stable")]
     if how == "chronological":
         held = np.arange(len(own)) >= len(own) - n_test
@@ -310,6 +311,6 @@ def split(trips: Trajectories, own: Ints, n_test: int, how: str, rng: np.random.
 def _others(trips: Trajectories, case: Case, together: Ints) -> tuple[Ints, Ints]:
     """Returns the positions of others' trips that may be injected, and of those for a background."""
     own = trips.agent_ids == case.subject
-    along = _beside(together, own)
+    along = _made_along(together, own)
     injected, crowd = (np.setdiff1d(half[~own[half]], along) for half in halves(trips, case.seed, together))
     return injected, crowd

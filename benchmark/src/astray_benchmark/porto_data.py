@@ -1,7 +1,7 @@
-"""Porto taxi trips for the protocols: one pooled model, tested on the first part of long trips (P2) or injections (P3).
+"""Porto taxi trips for the protocols: a pooled model, tested on beginnings of long trips (P2) or on injections (P3).
 
-The file is too large to hold in memory, so it is streamed: once to list the trips, and once for each trial to fetch
-those that it draws. The pairs of places of P8 (:mod:`astray_benchmark.porto_pairs`) are fetched together, once.
+The file is too large for memory, so it is streamed: once to list the trips, and once for each trial to fetch the trips
+that it draws. The trips for all pairs of places of P8 (:mod:`astray_benchmark.porto_pairs`) are fetched at once.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 
 
 CITY = (41.1579, -8.6291)  # latitude and longitude of the middle of Porto
-AROUND = 0.5  # degrees; trips that go further are GPS faults or leave the region
+AROUND = 0.5  # degrees; trips that go farther are GPS faults or leave the region
 LONGEST = 200  # steps of 15 s: 50 minutes; longer trips are the anomalies
-CAP = 100  # steps that the reading "cap" leaves of a long trip
+CAP = 100  # steps of a long trip that the reading "cap" keeps
 MIN_FIXES = 10  # with fewer, a meter was switched on and off again
-TEST_DAYS = 1 / 3  # of the days
-POOL = "pool"  # the one subject
+TEST_DAYS = 1 / 3  # the share of the days to test on
+POOL = "pool"  # the name of the only subject
 SIZES = {"matched": (1800, 200), "cap": (600, 600)}  # normal trips and anomalies in the test set of P2
 TRAIN = 5000  # trips to learn from
 INJECTED = 2000  # test trips of P3
-PARTNERS = 40_000  # trips, neither learned from nor tested, that routes are spliced with
+PARTNERS = 40_000  # trips to splice routes with, which are neither learned from nor tested
 PAIRS = 20  # pairs of places that P8 tests
-LEAST = 100  # trips that a pair must have
-OTHERS = 2000  # trips between other places, which are the population of P8
+LEAST = 100  # trips that a pair needs
+OTHERS = 2000  # trips between other places, the population of P8
 KINDS = tuple(kind for kind in INJECTORS if kind != "agent-swap")  # one pooled model knows no agents
 FILES = ("train.csv", "porto_trips.parquet")
 
 
 class Catalogue(NamedTuple):
-    """The trips to draw from, in the order of the file."""
+    """A list of the trips to draw from, in the order of the file."""
 
-    day: Ints  # on which each trip began (UTC, since 1970)
-    fixes: Ints  # of each trip
-    usable: Bools  # whether a trip stays around the city and has enough fixes
-    ends: Floats  # latitude and longitude of its first and of its last fix: (trips, 4)
-    account: dict[str, int]  # what was read, and what was left out and why: reason to number of trips
-    sha256: str  # of the file
+    day: Ints  # the day on which each trip began (UTC, since 1970)
+    fixes: Ints  # the number of fixes of each trip
+    usable: Bools  # True if a trip stays around the city and has enough fixes
+    ends: Floats  # latitude and longitude of each trip's first and last fix: (trips, 4)
+    account: dict[str, int]  # the numbers of trips read, and of those left out for each reason
+    sha256: str  # the hash of the file
 
     @property
     def normal(self) -> Bools:
@@ -97,7 +97,7 @@ def catalogue(file: str | Path) -> Catalogue:
 
 
 def gather(file: str | Path, positions: Ints) -> Trajectories:
-    """Fetches trips by their positions in the catalogue, in the order asked for, in one streamed pass."""
+    """Fetches trips by their positions in the catalogue, in the order given, in one streamed pass."""
     wanted = np.unique(positions)
     found, first = [], 0
     for batch in iter_porto(file, skip_bad=True, report=Report()):
@@ -109,7 +109,7 @@ def gather(file: str | Path, positions: Ints) -> Trajectories:
             break
     if sum(map(len, found)) < len(wanted) or not len(wanted):
         raise DataError(
-            "trips were asked for that the file does not have", place=file, remedy="it has changed, read it anew"
+            "the file does not have all the wanted trips", place=file, remedy="if it has changed, run the command again"
         )
     return Trajectories.concat(found)[np.searchsorted(wanted, positions)]
 
@@ -120,7 +120,7 @@ def days(listed: Catalogue, how: str, rng: np.random.Generator) -> tuple[Ints, I
     n_test = round(TEST_DAYS * len(every))
     if not 0 < n_test < len(every):
         raise DataError(
-            f"the trips are of {len(every)} days", remedy="training and testing need different ones, so give more"
+            f"the trips cover {len(every)} days", remedy="give trips of more days, to train and test on different ones"
         )
     if how == "chronological":
         return every[:-n_test], every[-n_test:]
@@ -133,8 +133,7 @@ class Porto:
     """Trials on the Porto taxi trips.
 
     The path is that of a file (CSV or Parquet, in the columns of train.csv), or of a folder with ``train.csv`` or
-    ``porto_trips.parquet``. The other fields say how many trips are drawn for what, and are described beside their
-    defaults.
+    ``porto_trips.parquet``. The other fields are numbers of trips to draw, described at their defaults.
     """
 
     path: str
@@ -142,14 +141,14 @@ class Porto:
     sizes: tuple[tuple[str, tuple[int, int]], ...] = tuple(SIZES.items())
     injected: int = INJECTED
     partners: int = PARTNERS
-    pairs: int = PAIRS  # a pair's draws do not depend on it
+    pairs: int = PAIRS  # the draws of a pair do not depend on this number
     least: int = LEAST
     others: int = OTHERS
     name: ClassVar[str] = "porto"
 
     @property
     def file(self) -> Path:
-        """Returns the file that is read."""
+        """Returns the path of the file."""
         path = Path(self.path)
         if not path.is_dir():
             return path
@@ -160,12 +159,12 @@ class Porto:
 
     @property
     def data(self) -> Catalogue:
-        """Returns the list of trips, and the account of what was dropped; made once in each process."""
+        """Returns the list of trips; made once in each process."""
         return _catalogue(str(self.file))
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Returns how many trips are drawn for what, and what was dropped."""
+        """Returns the numbers of trips to draw, and the account of dropped ones."""
         sizes = {reading: list(size) for reading, size in self.sizes}
         drawn = {"train": self.train, "sizes": sizes, "injected": self.injected, "partners": self.partners}
         drawn |= {"least": self.least, "others": self.others}
@@ -187,7 +186,7 @@ class Porto:
         return fetched(self)
 
     def trial(self, case: Case) -> Trial:
-        """Draws a trial: trips of some days to learn from, trips of other days to test."""
+        """Draws a trial: trips of some days to learn from, and trips of other days to test."""
         s = case.setting
         if s.family in ("person", "stream") or s.contamination or s.history:
             raise DataError("a protocol that Porto does not have", remedy="give p2, p3 or p8")
@@ -206,7 +205,7 @@ class Porto:
         normal = _some(listed.normal & np.isin(listed.day, future), n_normal, "normal trips to test", rng)
         long = _some(listed.long & np.isin(listed.day, future), n_long, "trips over 50 minutes to test", rng)
         train = _some(listed.normal & np.isin(listed.day, past), self.train, "trips to learn from", rng)
-        # "matched" takes the lengths of normal test trips, none twice, so that length tells nothing.
+        # "matched" uses the length of each normal test trip once, so that lengths do not give the anomalies away.
         sizes = rng.permutation(listed.fixes[normal])[:n_long] if s.reading == "matched" else np.full(n_long, CAP + 1)
         guards.no_trip_twice(train=train, normal=normal, long=long)
         guards.nobody_in_both(training_days=listed.day[train], test_days=listed.day[np.r_[normal, long]])
@@ -239,7 +238,7 @@ def _some(which: Bools, count: int, what: str, rng: np.random.Generator) -> Ints
     found = np.flatnonzero(which)
     if not 0 < count <= len(found):
         raise DataError(
-            f"{count} {what} were asked for and there are {len(found)}", remedy="ask for fewer, or give more data"
+            f"{count} {what} are needed, but there are {len(found)}", remedy="ask for fewer, or give more data"
         )
     return rng.choice(found, count, replace=False)
 

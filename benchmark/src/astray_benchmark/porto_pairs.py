@@ -1,7 +1,7 @@
-"""Pairs of places (P8): the taxi trips between two cells of 400 m, each scored by what was learned from the others.
+"""Pairs of places (P8): taxi trips between two cells of 400 m, each scored by a model of the other ones.
 
-Anomalies are injected (the kinds of P3 that change the route), or they are real: trips much longer than the others of
-their pair. Nothing is ever chosen by the real ones.
+Anomalies are injected (the kinds of P3 that change the route) or real: trips much longer than others of their pair. No
+setting was ever chosen by results on the real ones.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from astray_benchmark.protocols import Case, Trial
 from astray_benchmark.trial_parts import claim
 
 CELL = 400.0  # metres
-UNUSUAL = 0.05  # share of a pair's trips that count as unusual
-A_TAXI = 5  # trips of one taxi in the population at most: taxis have no habits to learn
+UNUSUAL = 0.05  # the share of a pair's trips, the longest ones, that are unusual
+A_TAXI = 5  # the most trips of one taxi in the population, because taxis have no habits to learn
 ROUTES = ("point-jitter", "segment-shift", "detour", "splice")
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Some pairs of places, and the trips that their trials are made of. All positions are those in ``trips``."""
+    """Some pairs of places, and the trips for their trials; positions are those in ``trips``."""
 
     chosen: dict[str, Ints]  # name of a pair to the positions of its trips
     beside: dict[str, Ints]  # name of a pair to the trips from a neighbouring cell to the same end, for splices
@@ -43,7 +43,7 @@ class Pairs:
     trips: Trajectories
 
     def trial(self, case: Case) -> Trial:
-        """Draws a trial of one pair: every trip is tested, some of them changed; learning sees them as recorded."""
+        """Draws a trial of one pair: tests every trip, some of them changed; methods learn from unchanged trips."""
         if case.subject not in self.chosen:
             raise DataError(f"no pair of places {case.subject!r}", remedy=f"there are {', '.join(self.chosen)}")
         at, beside = self.chosen[case.subject], self.beside[case.subject]
@@ -70,7 +70,7 @@ class Pairs:
 
 
 def unusual(trips: Trajectories) -> NDArray[np.bool_]:
-    """Marks the longest trips between the same places; faulty fixes add no length."""
+    """Returns a mask of the longest trips between the same places, measured without faulty fixes."""
     paths, _ = paths_of(trips, Projection.centred_on(trips.columns["lat"], trips.columns["lon"]))
     xy, path = paths.columns["xy"], paths.trajectory_of_row
     metres = np.hypot(*np.diff(xy, axis=0).T) * (np.diff(path) == 0)
@@ -95,7 +95,7 @@ def frequent(listed: Catalogue, least: int) -> dict[str, Ints]:
 def neighbours(listed: Catalogue, trips: Ints) -> Ints:
     """Finds trips that begin in a cell next to a pair's and end in the pair's last cell.
 
-    A spliced trip ends where its partner did: in any other cell its end alone would betray it.
+    A spliced trip ends where its partner ended; in any other cell its end would give it away.
     """
     (begin, end), (left, right) = _cells(listed)
     near = listed.normal.copy()
@@ -121,7 +121,7 @@ def _name(pair: Ints) -> str:
 
 @lru_cache(maxsize=1)
 def fetched(porto: Porto) -> Pairs:
-    """Reads pairs and their trips in one streamed pass; pairs are chosen evenly from most to least frequent."""
+    """Reads the trips of some pairs, chosen evenly from the most to the least frequent, in one streamed pass."""
     listed = porto.data
     known = frequent(listed, porto.least)
     if not known:

@@ -1,8 +1,8 @@
-"""Protocols as data: each is a list of settings, which are drawn for every person and seed.
+"""Protocols as data: each is a list of settings, with one draw for every person and seed.
 
-A case is one draw (whom to test, the seed, the rate of anomalies, ...); :meth:`Dataset.trial` makes its trial from the
-data, as a pure function of its key. Cases that several protocols share are run once: P5 uses the scores of P1 or P2, P4
-those of P3, and P6 and P9 share cases with P1.
+A case is the key of one draw (the person to test, the seed, the rate of anomalies, ...); :meth:`Dataset.trial` makes
+the trial of a case from the data, as a pure function. Cases that several protocols share are run once: P5 uses the
+scores of P1 or P2, P4 those of P3, and P6 and P9 share cases with P1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LABELLED = "labelled"
 CONTAMINATIONS = (0.0, 0.02, 0.05, 0.1)
 HISTORIES = (5, 10, 20, 50)
 PREFIXES = tuple(round(0.1 * k, 1) for k in range(1, 11))
-"""The shares of a trip that have been seen, for the observed-ratio curve."""
+"""The shares of a trip to score, for the observed-ratio curve."""
 
 _FAMILIES = {
     **{"": "person", LABELLED: LABELLED},
@@ -44,7 +44,7 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How a draw is made; fields that do not apply to a data set keep their defaults.
+    """The settings of a draw; those that do not apply to a data set keep their defaults.
 
     >>> Setting(rate=0.1, split="chronological").name
     'rate=0.1,split=chronological'
@@ -52,8 +52,8 @@ class Setting:
     'rate=0.05,split=random'
     """
 
-    rate: float = 0.05  # share of anomalies in the test set; 0 for as many as there are
-    split: str = "random"  # or chronological: train on the past
+    rate: float = 0.05  # share of anomalies in the test set; 0 for all that there are
+    split: str = "random"  # or chronological: train on the past, test on the future
     contamination: float = 0.0  # share of other people's trips in the training set, unlabelled
     history: int = 0  # number of training trips; 0 for all
     reading: str = ""  # of P2: matched or cap; of P7: strangers or intruder; of P8: routes or unusual; labelled
@@ -80,7 +80,7 @@ class Setting:
 
 
 def slug(name: str) -> str:
-    """Makes a name safe for files and folders; a hash keeps names apart where letters had to go.
+    """Makes a name safe for files and folders; where it replaces letters, it adds a hash to keep names distinct.
 
     >>> slug("knn-location"), slug("astray:encoder=raw"), slug("..")
     ('knn-location', 'astray_encoder=raw-bf427bb9', '_-5ec1f7e7')
@@ -99,7 +99,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Returns a name for files: the same case always has the same."""
+        """Returns a name for files, which is always the same for the same case."""
         return f"{self.setting.family}/{self.setting.name}/{slug(self.subject)}/seed-{self.seed}"
 
 
@@ -107,31 +107,29 @@ class Case:
 class Trial:
     """The trips of a case. No method sees ``kind``, ``source`` and ``truth``.
 
-    ``folds`` are given where the trips to score are also learned from: the fold of each training trip, and of each test
-    trip. The trips of a fold are scored by what was learned from the other folds.
+    If methods learn from the trips to score, ``folds`` are the fold of each training trip and of each test trip; the
+    trips of a fold are scored by a model of the other folds.
     """
 
-    lesson: Lesson  # what may be learned from; nothing of the test set is in it
-    test: Trajectories  # all submitted as the subject's own; a stream is in the order in which its trips come
+    lesson: Lesson  # the data to learn from, without test trips
+    test: Trajectories  # all under the subject's name; a stream is in the order of time
     kind: NDArray[np.str_]  # what is wrong with each test trip; empty for a normal one
-    source: NDArray[np.str_]  # whose trip each was before it was submitted, "agent/trajectory"
-    truth: NDArray[np.bool_] | None = None  # whether each fix is anomalous; None where only whole trips are
+    source: NDArray[np.str_]  # the original "agent/trajectory" of each trip
+    truth: NDArray[np.bool_] | None = None  # True for anomalous fixes; None if only whole trips are anomalous
     folds: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.kind) == len(self.source) == len(self.test):
-            raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips", remedy="give one a trip")
+            raise DataError(f"{len(self.kind)} labels for {len(self.test)} test trips", remedy="give one per trip")
         if self.truth is not None and len(self.truth) != self.test.n_rows:
-            raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}", remedy="give one a fix")
+            raise DataError(f"the truth of {len(self.truth)} fixes for {self.test.n_rows}", remedy="give one per fix")
         if self.truth is not None and self.folds is not None:
-            raise DataError(
-                "the truth of fixes is for what one model scores", remedy="leave it out where there are folds"
-            )
+            raise DataError("the truth of fixes cannot be combined with folds", remedy="leave out one of them")
         for lesson, tested in self.parts():
             guards.no_path_twice(lesson.train, self.test[tested])
 
     def parts(self) -> Iterator[tuple[Lesson, NDArray[np.int64]]]:
-        """Yields each lesson, and the positions of the test trips to score after it."""
+        """Yields each lesson, with the positions of the test trips to score after it."""
         if self.folds is None:
             yield self.lesson, np.arange(len(self.test))
             return
@@ -141,7 +139,7 @@ class Trial:
 
 
 class Dataset(Protocol):
-    """Makes the trials of a data set. It is sent to every process."""
+    """Makes the trials of a data set; every worker process gets a copy."""
 
     @property
     def name(self) -> str:
@@ -149,14 +147,14 @@ class Dataset(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Returns what besides a case's key decides its outcome, as plain values for the manifest."""
+        """Returns everything besides a case's key that its outcome depends on, as plain values for the manifest."""
 
     @property
     def fingerprint(self) -> str:
         """Returns a hash of the data."""
 
     def subjects(self, setting: Setting) -> Sequence[str]:
-        """Returns who is tested."""
+        """Returns the subjects to test."""
 
     def trial(self, case: Case) -> Trial:
         """Makes the trial of a case; a pure function of its key."""
@@ -179,11 +177,11 @@ PROTOCOLS: dict[str, dict[str, tuple[Setting, ...]]] = {
     "trips": _OF_PEOPLE,
     "labelled": {"p10": (Setting(rate=0.0, reading=LABELLED),)},
 }
-"""Data set to protocol to what is drawn."""
+"""The settings of each protocol of each data set."""
 
 
 def protocols(dataset: str, names: Iterable[str]) -> list[str]:
-    """Returns the protocols asked for, in their order; ``all`` stands for every protocol of the data set.
+    """Returns the named protocols in their order; ``all`` means every protocol of the data set.
 
     >>> protocols("porto", ["p5", "p2"]), protocols("geolife", ["all"])
     (['p2', 'p5'], ['p1', 'p3', 'p4', 'p5', 'p6', 'p7', 'p9'])
@@ -199,7 +197,7 @@ def protocols(dataset: str, names: Iterable[str]) -> list[str]:
 def chosen(
     dataset: str, names: Iterable[str], rates: Sequence[float] = (), splits: Sequence[str] = ()
 ) -> dict[str, tuple[Setting, ...]]:
-    """Returns the settings of some protocols, only those with the given rates and splits if there are any.
+    """Returns the settings of some protocols, limited to the given rates and splits if there are any.
 
     It leaves out protocols without any such setting.
 
@@ -234,8 +232,8 @@ def cases(
 ) -> list[Case]:
     """Lists every case of some protocols once, for ``rates`` and ``splits`` as in :func:`chosen`.
 
-    All cases of one seed come before the next seed, so that early results are worth reading. The cases of a person
-    follow each other: most have the same population, which is then featurised once.
+    All cases of one seed come before those of the next, so that early results are already complete tables. The cases of
+    a person follow each other, because most have the same population, which is then featurised once.
     """
     wanted = dict.fromkeys(s for settings in chosen(dataset.name, names, rates, splits).values() for s in settings)
     tested = {setting: dataset.subjects(setting) for setting in wanted}
@@ -256,7 +254,7 @@ def prefixes(trips: Trajectories, ratio: float) -> Trajectories:
     >>> prefixes(trips, 0.35).lengths
     array([4])
     """
-    # The tolerance keeps 0.3 * 10 from being 4 fixes.
+    # Without the tolerance, 0.3 * 10 would be rounded up to 4 fixes.
     return crop(trips, np.maximum(np.ceil(ratio * trips.lengths - 1e-9).astype(np.int64), 2))
 
 

@@ -1,8 +1,8 @@
-"""Runs cases in several processes; each finished case is a file, so that a run may stop and continue at any point.
+"""Runs cases in several processes; each finished case is a file, so a run can stop and continue at any point.
 
 The results folder holds ``trips/``, ``fixes/``, ``prefixes/`` and ``streams/``, each with one Parquet file for a case
-and method. The file in ``trips/`` is written last, whole or not at all: a case that has it is finished. ``failed/``
-says why cases failed.
+and method. The file in ``trips/`` is written last, whole or not at all, so a case that has it is finished. ``failed/``
+holds the reasons why cases failed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Job(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Returns the file of its results, under each of the folders."""
+        """Returns the name of the job's file, the same in each of the folders."""
         return f"{self.case.name}/{slug(self.method)}.parquet"
 
 
 class Done(NamedTuple):
-    """A job that was run."""
+    """A finished job."""
 
     job: Job
-    seconds: float  # on the clock
+    seconds: float  # elapsed time
     error: str = ""
 
 
@@ -58,12 +58,12 @@ class Progress(NamedTuple):
 
     finished: int
     total: int
-    left: float  # seconds
+    left: float  # estimated seconds to the end
     last: Done
 
 
 class Outcome(NamedTuple):
-    """What a run did."""
+    """The result of a run."""
 
     ran: int
     skipped: int
@@ -79,10 +79,10 @@ def run(
     workers: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
-    """Runs every method on every case that has no file yet; streams only for the methods that follow streams.
+    """Runs every method on every case that has no file yet; methods for streams run on streams.
 
-    If a case fails, the run keeps the reason in ``failed/`` for the report and continues; the next run tries the case
-    again. The results do not depend on the number of workers.
+    If a case fails, the run writes the reason to ``failed/`` for the report and continues; the next run tries it again.
+    The results do not depend on the number of workers.
     """
     jobs = [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
     waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
@@ -101,14 +101,14 @@ def run(
 
 
 def able(method: Contender, setting: Setting) -> bool:
-    """Returns True if a method is for draws of this family: a stream, anything else, or both."""
+    """Returns True if a method can run with this setting: on a stream, or on anything else."""
     return isinstance(method, StreamMethod if setting.family == "stream" else Method)
 
 
 def time_left(took: Mapping[str, list[float]], rest: Mapping[str, int], workers: int) -> float:
-    """Estimates the seconds until the rest is done, for each method by its own mean: methods differ a hundredfold.
+    """Estimates the seconds until the rest is done, by the mean of each method, because methods differ a hundredfold.
 
-    A method without a finished job is estimated by the mean of the others.
+    For a method without a finished job, it uses the mean of the others.
 
     >>> time_left({"lof": [2.0], "astray": [10.0, 14.0]}, {"lof": 3, "astray": 1, "new": 1}, workers=2)
     12.5
@@ -122,9 +122,9 @@ def time_left(took: Mapping[str, list[float]], rest: Mapping[str, int], workers:
 
 
 def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame]:
-    """Fits a method on a trial and scores it; returns the table of trips, and of fixes and prefixes or of a stream.
+    """Fits a method on a trial and scores it; returns tables of trips, and of fixes and prefixes or of a stream.
 
-    Times are processor seconds, so that other programs hardly change them.
+    Times are processor seconds, on which other programs have little influence.
     """
     if isinstance(method, StreamMethod) and case.setting.family == "stream":
         return _streamed(trial, case, method)
@@ -183,9 +183,9 @@ def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds
 
 
 def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.DataFrame]:
-    """Follows a stream: each trip is scored and decided before anything is learned from it.
+    """Runs a method on a stream: it scores and decides each trip before learning from it.
 
-    The table of the stream says which trips were flagged, and how many answers the method asked for after each.
+    The table of the stream holds, for each trip, the decision, and the number of questions asked after it.
     """
     follower = method.begin(trial.lesson, case.seed)
     foreign = dict(zip(trial.test.ids, (trial.kind != "").tolist(), strict=True))
@@ -207,9 +207,9 @@ def _streamed(trial: Trial, case: Case, method: StreamMethod) -> dict[str, pl.Da
 
 
 def _prefixes(trial: Trial, truth: np.ndarray, fitted: Fitted) -> pl.DataFrame:
-    """Scores the first tenth, two tenths, ... of each trip, and says whether its anomaly has begun by then."""
+    """Scores the first tenth, two tenths, ... of each trip, with a column that is True if its anomaly has begun."""
     test = trial.test
-    marked = test.with_columns({"truth": truth})  # which the method must not see
+    marked = test.with_columns({"truth": truth})  # methods must not see this column
     parts = []
     for ratio in PREFIXES:
         seen, known = prefixes(test, ratio), prefixes(marked, ratio)
@@ -236,7 +236,7 @@ def write(out: Path, job: Job, tables: dict[str, pl.DataFrame]) -> None:
 
 
 def fail(out: Path, job: Job, why: str) -> None:
-    """Keeps the reason why a case failed; a later success removes it."""
+    """Writes down why a case failed; a later success removes the file."""
     path = out / FAILED / job.path
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
@@ -244,7 +244,7 @@ def fail(out: Path, job: Job, why: str) -> None:
 
 
 def reason(error: Exception | SystemExit) -> str:
-    """Describes an error in a line; an error that is not astray's own, with its last place outside other packages.
+    """Describes an error in a line; for an error that is not astray's, adds its last place outside other packages.
 
     >>> reason(AstrayError("no trips"))
     'AstrayError: no trips'
@@ -293,9 +293,9 @@ class Worker:
 def _performed(
     dataset: Dataset, methods: Sequence[Contender], jobs: Sequence[Job], out: Path, workers: int
 ) -> Iterator[Done]:
-    """Runs the jobs, in this process or in others, and yields each when it is done.
+    """Runs the jobs, in this process or in others, and yields each one that is done.
 
-    Every case has one thread: several are slower, and times would not compare.
+    Every case has one thread: more are slower, and would make times incomparable.
     """
     worker = Worker(dataset, methods, out)
     os.environ.update({name: os.environ.get(name, "1") for name in _THREADS})  # new processes read them as they start

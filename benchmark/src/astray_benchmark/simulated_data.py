@@ -1,8 +1,8 @@
-"""Trials on simulated cities, where the truth of every fix is known.
+"""Makes trials on simulated cities, where the truth of every fix is known.
 
-Every seed is another city, and the same seed makes the same city again. Half of its people are tested; the other half
-are the population of the background and the strangers that a shared reward is learned from. Foreign trips are those of
-other tested people, so no person is in both groups.
+Every seed makes a different city. Half of its people are tested; the other half are the population for the background
+and the strangers for learning a shared reward. Foreign trips come from other tested people, so no person is in both
+groups.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from astray_benchmark.injectors import DAY, INJECTORS, NEED_A_POOL
 from astray_benchmark.protocols import Case, Setting, Trial
 from astray_benchmark.trial_parts import anomalies_for, claim, in_time, intruder, intrusion, submitted
 
-TEST_SHARE = 0.25  # of a person's trips
-SUBSTITUTED = 1 / 3  # of the unseen trips are changed into anomalies, in P3
-INTERVAL = 5.0  # seconds between the fixes of everybody: different recorders would tell whose a trip is
-INTRUDED = 10  # trips of an intruder, in P7; fewer where a person's stream is too short
+TEST_SHARE = 0.25  # the share of a person's trips to test
+SUBSTITUTED = 1 / 3  # the share of unseen trips that P3 changes into anomalies
+INTERVAL = 5.0  # seconds between fixes, the same for all people, so that intervals do not give foreign trips away
+INTRUDED = 10  # trips of an intruder in P7; fewer if a person's stream is too short
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """People of simulated cities.
+    """Makes trials of people in simulated cities.
 
     >>> data = Simulated(people=2, days=14)
     >>> trial = data.trial(Case(Setting(rate=0.2), "p01", seed=0))
@@ -124,10 +124,10 @@ class Simulated:
 
 
 def _anomalies(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.random.Generator) -> Trajectories:
-    """Makes anomalies of some of a person's trips: ``wanted`` of each kind, fewer where they do not fit.
+    """Makes anomalies from some of a person's trips: ``wanted`` of each kind, or fewer if too few trips suit it.
 
-    They are the injections of P3 and, with names that begin with "driven ", the simulator's own anomalies, in which
-    somebody really drives the other way on its streets.
+    They are the injections of P3 and, under names that begin with "driven ", the simulator's anomalies, in which a
+    person really travels a different way on its streets.
     """
     trips = sim.trips
     person = str(trips.agent_ids[mine[0]])
@@ -146,7 +146,7 @@ def _anomalies(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.r
         try:
             driven = sim.inject(given, (kind,), rate=wanted / len(mine), seed=int(rng.integers(2**31)))
         except DataError:
-            continue  # no trip can carry this kind
+            continue  # no trip suits this kind
         hit = np.flatnonzero((driven.agent_ids == person) & (driven.context["kind"] == kind))[:wanted]
         if len(hit):
             parts.append(_labelled(driven[hit], f"driven {kind}", driven[hit].columns["anomalous"]))
@@ -156,7 +156,7 @@ def _anomalies(sim: Simulation, mine: Ints, others: Ints, wanted: int, rng: np.r
 def _labelled(
     trips: Trajectories, kind: str, anomalous: NDArray[np.bool_] | None = None, source: Sequence[str] | None = None
 ) -> Trajectories:
-    """Returns the fixes of trips of a kind, marked as anomalous; by default all are, or none if the kind is empty."""
+    """Returns trips with their kind and a mark on anomalous fixes; by default, on all, or none if the kind is empty."""
     columns = {name: trips.columns[name] for name in FIX_COLUMNS}
     columns["anomalous"] = np.full(trips.n_rows, bool(kind)) if anomalous is None else anomalous
     said = {"kind": [kind] * len(trips), "source": list(map(str, trips.ids)) if source is None else source}

@@ -1,4 +1,4 @@
-"""Parts of trials that the data sets share: which foreign trips are submitted when, under which names and order."""
+"""Functions that the data sets share to make trials: they choose, rename, move and order foreign trips."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from astray_benchmark.protocols import Trial
 
 
 def anomalies_for(normal: int, rate: float) -> int:
-    """Returns how many anomalies beside ``normal`` trips make a rate; at least one.
+    """Returns the number of anomalies to add to ``normal`` trips for this rate; at least one.
 
     >>> anomalies_for(190, 0.05), anomalies_for(90, 0.1)
     (10, 10)
@@ -24,19 +24,19 @@ def anomalies_for(normal: int, rate: float) -> int:
 
 
 def in_time(trips: Trajectories) -> Trajectories:
-    """Sorts trips by their starts, so that the place in the set does not betray foreign trips."""
+    """Sorts trips by their starts, so that the position in the set does not give foreign trips away."""
     return trips[np.argsort(trips.columns["time"][trips.offsets[:-1]], kind="stable")]
 
 
 def claim(trips: Trajectories, person: str, prefix: str) -> Trajectories:
-    """Renames trips as one person's own, under names that tell nothing."""
+    """Renames trips as one person's, with neutral names."""
     ids = [f"{prefix}-{i:05d}" for i in range(len(trips))]
     columns = {name: trips.columns[name] for name in FIX_COLUMNS}
     return Trajectories(columns, trips.offsets, np.full(len(trips), person), ids)
 
 
 def submitted(trips: Trajectories, foreign: Ints, own: Ints, period: float = WEEK) -> Trajectories:
-    """Submits others' trips as a person's, each at about the time of one of the person's own."""
+    """Submits others' trips as a person's, each moved to about the time of one of the person's own."""
     moved = [submitted_as(trips[int(i)], trips[int(j)], period) for i, j in zip(foreign, own, strict=True)]
     return Trajectories.concat(moved) if moved else trips[:0]
 
@@ -48,7 +48,7 @@ def shuffled(
     truth: NDArray[np.bool_] | None,
     rng: np.random.Generator,
 ) -> Trial:
-    """Makes a trial whose test trips, submitted as the subject's own, stand in an order that tells nothing."""
+    """Makes a trial with its test trips, submitted as the subject's own, in random order."""
     source = np.array(list(map(str, test.ids)))
     order = rng.permutation(len(test))
     marked = test.with_columns({"truth": np.zeros(test.n_rows, np.bool_) if truth is None else truth})[order]
@@ -60,7 +60,7 @@ def shuffled(
 
 
 def intruder(trips: Trajectories, foreign: Ints, wanted: int, rng: np.random.Generator) -> Ints:
-    """Draws ``wanted`` consecutive trips of one stranger who has that many; returns their positions."""
+    """Draws ``wanted`` consecutive trips of a stranger with at least that many; returns their positions."""
     who, count = np.unique(trips.agent_ids[foreign], return_counts=True)
     if not (count >= wanted).any():
         raise DataError(f"nobody who may be injected has {wanted} trips", remedy="read more people")
@@ -71,10 +71,10 @@ def intruder(trips: Trajectories, foreign: Ints, wanted: int, rng: np.random.Gen
 
 
 def intrusion(own: int, foreign: int, rng: np.random.Generator) -> Ints:
-    """Draws when an intruder's trips come: half of 2 ``foreign`` trips in a row, in the middle of the stream.
+    """Draws the days of an intruder's trips: half of 2 ``foreign`` trips in a row, in the middle of the stream.
 
-    Returns, for each foreign trip, the number of the own trip on whose day it is made. The stream is then put in the
-    order of time, so that the order of its trips and their dates agree.
+    Returns, for each foreign trip, the number of the person's trip whose day it moves to. The caller sorts the stream
+    by time, so that the order of its trips agrees with their dates.
 
     >>> intrusion(8, 2, np.random.default_rng(0)).tolist()
     [7, 7]

@@ -9,7 +9,7 @@ WHOLE = "astray"
 """The default, from which every variant differs in one thing."""
 
 PRETRAINED: Mapping[str, Any] = {"preset": "shared", "sharing": {"max_agents": 1}}
-"""One agent cannot be compared with others, so the shipped reward learns nothing, and only counts where others go."""
+"""The shipped reward without further learning, for which one agent would not suffice; it counts where others go."""
 
 VARIANTS: dict[str, Mapping[str, Any]] = {
     "look for: place alone": {"look_for": ("place",)},
@@ -20,7 +20,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "encoder: raw": {"encoder": "raw"},
     "preset: kdd19": {"preset": "kdd19"},
 }
-"""Options of an :class:`~astray.Detector`, which also gets the population.
+"""The options of an :class:`~astray.Detector` that also gets the population.
 
 The last three learn the person's own reward of steps, because the shared reward does not know their features.
 """

@@ -1,9 +1,9 @@
 """Writes files whole or not at all, and lets one process at a time change a file.
 
 :func:`alone` is a lock of the filelock library. The rest has no equivalent there: :func:`replacing` writes atomically,
-which filelock does not, and removes what killed writers left; :func:`changing` locks the data file itself, so that no
-second file lies beside a model, and follows it when another process replaces it. filelock needs a separate lock file,
-and its releases before 4 empty the file that they lock.
+which filelock does not, and removes what killed writers left; :func:`changing` locks the data file itself, so that
+no second file lies beside a model, and follows it when another process replaces it. filelock needs a separate lock
+file, and its releases before 4 empty the file that they lock.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ ASK_AGAIN = 0.05  # seconds between two tries
 
 
 def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
-    """Refuses a file that cannot be written, before the work is done; its name must end in one of ``suffixes``."""
+    """Raises an error before any work is done if this file cannot be written or lacks one of the ``suffixes``."""
     _resolved(path)
     if suffixes and path.suffix.lower() not in suffixes:
-        raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name that ends so")
+        raise DataError(f"such files end in {' or '.join(suffixes)}", place=path, remedy="give a name with that suffix")
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a device"
         raise DataError(f"{what} where a file is to be written", place=path, remedy="name the file")
@@ -45,7 +45,7 @@ def check_target(path: Path, suffixes: Sequence[str] = ()) -> None:
 
 
 def keep_from(output: Path | None, files: Iterable[Path], reason: str) -> None:
-    """Refuses to overwrite one of the input files, under any of its names; the ``reason`` says what the file holds."""
+    """Raises an error if the output would overwrite an input file, even through a link; ``reason`` is the message."""
     if output is None:
         return
     target, there = _resolved(output), output.exists()
@@ -54,7 +54,7 @@ def keep_from(output: Path | None, files: Iterable[Path], reason: str) -> None:
 
 
 def _resolved(path: Path) -> Path:
-    """Returns the path with its links followed, and refuses links that lead in a circle."""
+    """Returns the path with its links followed; raises an error if they lead in a circle."""
     try:
         return path.resolve()
     except (RuntimeError, OSError) as error:  # a RuntimeError before Python 3.13
@@ -63,9 +63,10 @@ def _resolved(path: Path) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file that replaces ``path`` when the block ends, and that is removed when the block raises.
+    """Opens a file that replaces ``path`` when the block ends, or is removed if the block raises.
 
-    Whatever happens in between (an exception, a full disk, a killed process), ``path`` is the old file or the new one.
+    Whatever happens in between (an exception, a full disk, a killed process), ``path`` is the whole old file or the
+    whole new one.
     A link stays a link: the file it points to is replaced. The new file has the mode of the old one.
 
     >>> import tempfile
@@ -105,12 +106,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _temporary(path: Path) -> tuple[Path, BinaryIO]:
-    """Opens a new file beside ``path`` and locks it while it is open: a killed process leaves its file unlocked."""
+    """Opens a new file beside ``path`` and locks it until it is closed: a killed process leaves an unlocked one."""
     while True:
         temporary = path.with_name(f".{path.name}.{_host()}-{secrets.token_hex(6)}.tmp")
         file = open(temporary, "xb")  # noqa: SIM115  (the caller closes it)
         try:
-            if _locked(file.fileno()) and _is_at(file.fileno(), temporary):
+            if _locked(file.fileno()) and _is_same_file(file.fileno(), temporary):
                 return temporary, file
         except OSError:  # a file system without locks, where no process removes leftovers
             return temporary, file
@@ -128,7 +129,7 @@ def _remove_leftovers(path: Path) -> None:
             if ours.fullmatch(left.name):
                 with left.open("rb") as file:
                     if _locked(file.fileno()):
-                        for parts in path.parent.glob(f"{glob.escape(left.name)}.*"):  # what waited beside it
+                        for parts in path.parent.glob(f"{glob.escape(left.name)}.*"):  # the parts of its table
                             shutil.rmtree(parts)
                         left.unlink()
 
@@ -148,14 +149,14 @@ def _locked(file: int) -> bool:
     return True
 
 
-def _is_at(file: int, path: Path) -> bool:
+def _is_same_file(file: int, path: Path) -> bool:
     """Returns True if ``path`` still names this open file."""
     return path.exists() and os.path.samestat(os.fstat(file), path.stat())
 
 
 @contextlib.contextmanager
 def changing(path: Path, patience: float | None = None) -> Iterator[None]:
-    """Makes this the only process that changes a file; others wait for ``patience`` seconds and are then refused.
+    """Makes this the only process that changes a file; if another one is changing it, waits up to ``patience`` seconds.
 
     Raises
     ------
@@ -177,7 +178,7 @@ def changing(path: Path, patience: float | None = None) -> Iterator[None]:
                     raise InUseError("another process is changing it", place=path, remedy="try again when it is done")
                 time.sleep(ASK_AGAIN)
                 continue
-            if _is_at(file, path):  # or else the last process that held it has replaced it
+            if _is_same_file(file, path):  # if not, the process that held the lock has replaced the file
                 yield
                 return
         finally:
@@ -193,14 +194,14 @@ def lock_of(path: Path) -> Path:
 def alone(path: Path) -> Iterator[None]:
     """Makes this the only process that works with a file, even if the file is replaced meanwhile.
 
-    A second process is refused at once. The lock is an empty file beside it whose name ends in ``.lock``; it is removed
-    at the end. A file of that name with something in it belongs to the user, and is refused and left alone.
+    A second process gets an error at once. The lock is an empty file beside it whose name ends in ``.lock``; it is
+    removed at the end. A file of that name that is not empty belongs to the user: it is an error, and is left alone.
     """
     check_target(path)
     lock = lock_of(path)
     check_target(lock)
     if lock.exists() and lock.stat().st_size:
-        reason = f"{lock.name} beside it would be its lock, but holds something"
+        reason = f"its lock file would be {lock.name}, which exists and is not empty"
         raise DataError(reason, place=path, remedy="name another file, or move that one")
     from filelock import FileLock, Timeout  # which takes time to import, and few commands need
 

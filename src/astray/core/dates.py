@@ -1,6 +1,6 @@
 """Converts dates as people write them (31/12/2013 2:05 PM, 12/31/2013, 31.12.2013, 31 Dec 2013) to ISO 8601.
 
-astray never guesses which number is the day: a number above 12 or points between the numbers tell it, or the user.
+astray never guesses which number is the day: a number above 12 or points between the numbers show it, or the user says.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TIME_OF_DAY = r"^\s*\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*(Z
 
 
 def as_iso(text: pl.Series, order: str | None) -> tuple[pl.Series, str | None]:
-    """Returns dates in other forms as ISO 8601, null for other text; and the order of day, month and year.
+    """Returns such dates as ISO 8601, with null for any other text, and the order of day, month and year in them.
 
     >>> as_iso(pl.Series(["31/12/2013 2:05 PM", "1/2/2013 14:05:09"]), None)[0].to_list()
     ['2013-12-31 14:05:00', '2013-02-01 14:05:09']
@@ -51,7 +51,7 @@ def as_iso(text: pl.Series, order: str | None) -> tuple[pl.Series, str | None]:
 
 
 def _order(text: pl.Series, numbers: pl.DataFrame) -> str:
-    """Returns the order of day, month and year, by the numbers that can only be days."""
+    """Returns the order of day, month and year, found by the numbers that can only be days."""
     first, second = (numbers[name].cast(pl.Int64) for name in "ab")
     if (numbers["mark"] == ".").any() or (first > 12).any():
         return "dmy"
@@ -67,7 +67,7 @@ def _order(text: pl.Series, numbers: pl.DataFrame) -> str:
 
 
 def _iso(year: pl.Series, month: pl.Series, day: pl.Series, rest: pl.DataFrame) -> pl.Series:
-    """Joins the parts; years of two digits are 1970 to 2069."""
+    """Joins the parts of dates as ISO 8601; years of two digits are 1970 to 2069."""
     frame = pl.DataFrame(
         {"y": year, "m": month, "d": day, "clock": rest["clock"], "half": rest["half"], "zone": rest["zone"]}
     )

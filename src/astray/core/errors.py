@@ -1,4 +1,4 @@
-"""Errors: where, why and what to do, as fields; the command line and the service put them into their own words."""
+"""Errors, with place, reason and remedy as fields, so that the command line and the service can word them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from astray.core.text import harmless
 
 
 class Place(NamedTuple):
-    """Where something is wrong: a file and in it a row (numbered as in a spreadsheet), a line or a feature."""
+    """The place of an error: a file and, in it, a row (numbered as in a spreadsheet), a line or a feature."""
 
     file: str
     row: int | None = None
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class Option(NamedTuple):
-    """An option that would help. Text writes it as Python does; the command line makes a flag of it."""
+    """An option that would help. As text it is a Python argument; the command line makes a flag of it."""
 
     name: str
     value: object
@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
 Part: TypeAlias = Option | Columns | Call
 Remedy: TypeAlias = str | tuple[str | Part, ...]
-"""What to do: text, in which options and functions are data."""
+"""What to do: text, or a sequence of texts, options, columns and functions, which each caller spells its own way."""
 
 Spelling: TypeAlias = Callable[[Part], str]
 
@@ -69,18 +69,18 @@ def spelled(remedy: Remedy, spelling: Spelling = str) -> str:
 
 
 def joined(*remedies: Remedy) -> tuple[str | Part, ...]:
-    """Joins remedies."""
+    """Joins remedies into one."""
     return tuple(part for remedy in remedies for part in ((remedy,) if isinstance(remedy, str) else remedy))
 
 
 def sentence(place: object, reason: str, remedy: Remedy, spelling: Spelling = str) -> str:
-    """Returns ``place: reason; remedy`` without empty parts; names and values in it are safe to show."""
+    """Returns ``place: reason; remedy`` without empty parts, with control characters escaped."""
     words = f"{place}: {reason}" if place else reason
     return harmless(f"{words}; {spelled(remedy, spelling)}" if remedy else words)
 
 
 def some_names(names: Sequence[str], most: int = 5) -> str:
-    """Returns the first names of a list, and the number of the others.
+    """Returns the first names of a list as text, and how many more there are.
 
     >>> some_names(["ana"]), some_names([f"p{i}" for i in range(7)])
     ('ana', 'p0, p1, p2, p3, p4 and 2 more')
@@ -129,7 +129,7 @@ class AstrayError(Exception):
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
-        """Returns the whole error in words; ``spelling`` writes its options."""
+        """Returns the whole message; ``spelling`` writes the options in it."""
         return sentence(self.place, self.reason, self.remedy, spelling)
 
 
@@ -158,8 +158,8 @@ class ModelFileError(AstrayError, ValueError):
 
 
 class UnknownAgentWarning(UserWarning):
-    """The model does not know the agents of some trips and cannot measure these, so they go to review."""
+    """The model does not know the agents of some trips, so it cannot score these trips; they go to review."""
 
 
 class OverlapWarning(UserWarning):
-    """Runs to learn from share steps, so they are not independent, and p-values are too optimistic."""
+    """Some training runs share steps, so they are not independent and p-values are too optimistic."""

@@ -11,8 +11,7 @@ from astray.core.errors import MissingPackageError, Remedy, joined
 def require_extra(extra: str, purpose: str, *packages: str, otherwise: Remedy = "") -> None:
     """Imports the packages of an extra, or raises an error that says how to install them.
 
-    ``purpose`` is the subject of the error's sentence; ``otherwise`` is a second remedy, if there is a way without the
-    packages.
+    ``purpose`` is the subject of the message; ``otherwise`` is a second remedy that works without the packages.
 
     >>> require_extra("learn", "learning a reward", "no_such_package")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
-"""Finds the fixes that are the receiver's fault (repeated times, teleports), and the gaps where a trip breaks.
+"""Finds faulty fixes, which are the receiver's errors (repeated times, teleports), and the gaps where a trip breaks.
 
-A fault is about the receiver, not about behaviour, so astray keeps faults and anomalies apart. The rules look only
-backwards: the same filter serves whole files and the live feed.
+A fault is the receiver's error, not the agent's behaviour, so it is never an anomaly. The rules look only backwards:
+the same filter serves whole files and the live feed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FAULT_NAMES = ("", "repeated time", "teleport")
 
 @dataclass(frozen=True)
 class FaultRules:
-    """When a fix counts as faulty, and when a silence ends a trip."""
+    """The limits by which a fix counts as faulty and a gap ends a trip."""
 
     gap: float = 1200.0  # seconds without a fix after which a new trip begins
-    top_speed: float = 100.0  # metres per second to reach a fix from the last place, or from the dead-reckoned one
-    confirmations: int = 3  # agreeing fixes after which a far place is accepted, and a new trip begins there
+    top_speed: float = 100.0  # metres per second; a fix that can be reached only faster is a teleport
+    confirmations: int = 3  # agreeing fixes after which a far place is accepted and a new trip begins there
 
 
 class Verdict(NamedTuple):
@@ -36,11 +36,11 @@ class Verdict(NamedTuple):
 
 
 class FaultFilter:
-    """Applies the rules to one fix at a time.
+    """Filters faulty fixes, one fix at a time.
 
     A fix is a teleport if ``top_speed`` reaches it neither from the last good fix nor from the place where the last
     velocity would have led (an aeroplane is fast but steady; a jumping receiver is not). If several fixes agree on a
-    far place, the filter accepts it and starts a new trip: the receiver woke up elsewhere.
+    far place, the receiver woke up elsewhere: the filter accepts the place and starts a new trip.
 
     >>> f = FaultFilter(FaultRules())
     >>> [f.update(t, x, 0.0).fault for t, x in [(0, 0.0), (10, 80.0), (10, 99.0), (20, 90000.0), (30, 200.0)]]
@@ -72,7 +72,7 @@ class FaultFilter:
         if self.far:
             ts, xs, ys = self.far[-1]
             if t <= ts:
-                # The same message again confirms nothing.
+                # A message that is received twice confirms nothing.
                 return Verdict(REPEATED, False)
             if _distance(x - xs, y - ys) > self.rules.top_speed * (t - ts):
                 self.far.clear()
@@ -96,8 +96,8 @@ def find_faults(
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """Returns the fault of every fix, and a mask of the fixes that begin a new trip, for many trajectories at once.
 
-    The result equals that of :class:`FaultFilter`. Fixes that can be reached from the one before need no filter; the
-    few others, and those after them up to the next good one, go through it.
+    The result equals that of :class:`FaultFilter`, but the filter runs only where it must: from a fix that cannot be
+    reached from the one before to the next good fix.
     """
     n = len(time)
     fault = np.zeros(n, np.int8)

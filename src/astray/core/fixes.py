@@ -1,7 +1,7 @@
 """Checks fixes: the names of their columns, their degrees, and the names of agents and trips.
 
 Files (columns of many fixes) and the live feed (one fix at a time) share these rules, so that both accept the same
-fixes with the same values, and reject the others for the same reasons. Times are in :mod:`astray.core.times`.
+fixes with the same values, and reject the others for the same reasons. :mod:`astray.core.times` has those for times.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _USUAL_NUMBER = re.compile(r"-?[0-9]{1,15}([.][0-9]{1,15})?")  # float() reads i
 
 
 class Fault(NamedTuple):
-    """A mask of rows that cannot be used, the reason, and what to do."""
+    """One kind of fault: a mask of the rows that cannot be used, the reason, and what to do."""
 
     rows: NDArray[np.bool_]
     reason: str
@@ -67,7 +67,7 @@ class Fault(NamedTuple):
     values: pl.Series | NDArray[Any] | None = None
 
     def detail(self, i: int) -> str:
-        """Returns the faulty value in brackets."""
+        """Returns the value of row ``i`` in brackets, for the message."""
         return "" if self.values is None else shown(self.values[i])
 
 
@@ -112,15 +112,15 @@ def parts(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     ({'lon': 7.5, 'agent': 17}, {'speed': 3})
     """
     if "_type" in said:
-        return _of_owntracks(said)
+        return _split_owntracks(said)
     found, others = _keys(tuple(said))
     if "date" in said and not any(role == "time" for role, _ in found):  # as in a table without a time column
         found, others = (*found, ("time", "date")), tuple(key for key in others if key != "date")
     return {role: said[key] for role, key in found}, {key: said[key] for key in others}
 
 
-def _of_owntracks(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits a location of OwnTracks: ``t`` is its trigger, and the topic (owntracks/ana/phone) names the agent."""
+def _split_owntracks(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Splits an OwnTracks location: its ``t`` is not the time, and its topic (owntracks/ana/phone) names the agent."""
     topic = str(said.get("topic") or "").split("/")
     who = "/".join(topic[1:3]) if len(topic) >= 3 else said.get("tid")
     found = {"time": said.get("tst"), "lat": said.get("lat"), "lon": said.get("lon"), "agent": who or None}
@@ -128,7 +128,7 @@ def _of_owntracks(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
 
 
 def no_location(entry: Mapping[str, Any]) -> str:
-    """Returns why a JSON object is not a location, or empty text: OwnTracks sends other messages, too."""
+    """Returns why a JSON object is not a location (OwnTracks also sends other messages); empty text if it is one."""
     kind = entry.get("_type", "location")
     return "" if kind == "location" else f"a message of OwnTracks that is not a location ({kind!s:.20})"
 
@@ -156,7 +156,7 @@ def split_fix(entry: Mapping[str, Any]) -> RawFix:
 
 
 class Refused(NamedTuple):
-    """A fix or message that cannot be used, why, and its agent if that is known."""
+    """A fix or message that cannot be used: the reason and, if known, its agent."""
 
     reason: str
     agent: str | None = None
@@ -214,7 +214,7 @@ def as_numbers(text: pl.Series) -> pl.Series:
 
 
 def as_labels(series: pl.Series) -> pl.Series:
-    """Returns labels as text; NaN is a missing label.
+    """Returns labels as text, with null for NaN.
 
     >>> as_labels(pl.Series([7.5, float("nan")])).to_list()
     ['7.5', None]
@@ -223,9 +223,9 @@ def as_labels(series: pl.Series) -> pl.Series:
 
 
 def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> pl.Series:
-    """Strips blanks, and replaces words that mean "no value" with null."""
+    """Returns text without blanks at its ends, and with null in place of words that mean "no value"."""
     text = series.cast(pl.String).str.strip_chars()
-    # Such words are short: other text needs no closer look.
+    # Such words are short, so only short text is compared with them.
     suspects = text.str.len_bytes() <= 4
     if not suspects.any():
         return text
@@ -237,7 +237,7 @@ def without_null_words(series: pl.Series, words: Sequence[str] = NULL_WORDS) -> 
 
 
 class PlaceRule(NamedTuple):
-    """A rule for places; ``broken`` takes latitude and longitude as two numbers or two arrays."""
+    """A rule for places; ``broken(lat, lon)`` takes two numbers or arrays and returns True where a place breaks it."""
 
     broken: Callable[[Any, Any], Any]
     reason: str
@@ -267,7 +267,7 @@ def place_faults(
     *,
     zero_ok: bool = False,
 ) -> list[Fault]:
-    """Returns the faults of places; ``values`` are the degrees as the file writes them, for messages."""
+    """Returns the faults of places; ``values`` are the degrees as the file writes them, to quote in messages."""
     lats, lons = values or (lat, lon)
     of = {"lat": lats, "lon": lons, None: None}
     rules = PLACE_RULES if zero_ok else (*PLACE_RULES, ZERO_RULE)
@@ -295,7 +295,7 @@ def place(lat: object, lon: object) -> tuple[float, float]:
 
 
 def wrapped(lon: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns longitudes in [-180, 180], so that a place has one longitude.
+    """Returns longitudes brought into [-180, 180].
 
     >>> wrapped(np.array([-8.6, 180.0, 351.4, -190.0])).round(6).tolist()
     [-8.6, 180.0, -8.6, 170.0]
@@ -311,8 +311,8 @@ def wrapped(lon: NDArray[np.float64]) -> NDArray[np.float64]:
 def refuse_swapped(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
     """Raises an error if most latitudes are impossible but would be possible longitudes.
 
-    astray does not swap them itself: a swap shows only east of 90 E or west of 90 W, so it would correct some files of
-    a person and not others.
+    astray does not swap them itself: a swap is visible only east of 90 E or west of 90 W, so it would correct some of a
+    person's files and not others.
     """
     known = np.isfinite(lat) & np.isfinite(lon)
     beyond = known & (np.abs(lat) > 90)
@@ -329,7 +329,7 @@ def refuse_swapped(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
 
 
 def label_faults(role: str, labels: pl.Series) -> Iterator[Fault]:
-    """Yields the faults of names of agents or trips; names are few, so each distinct one is checked by itself."""
+    """Yields the faults in the names of agents or trips."""
     yield Fault(labels.is_null().to_numpy(), f"the {role} is missing", "fill it in")
     bad: dict[str, list[str]] = {}
     for text in labels.unique().drop_nulls().to_list():

@@ -14,11 +14,11 @@ from astray.core.fixes import place_faults
 Array = NDArray[Any]
 
 YEAR = 365.25 * 86_400.0
-MOST_SECONDS = 7.3e9  # since 1970, as in the readers; milliseconds taken for seconds lie thousands of years ahead
+MOST_SECONDS = 7.3e9  # since 1970, as in the readers; larger numbers are probably milliseconds
 FIX_COLUMNS = ("time", "lat", "lon")
 KEYS = ("agent", "trajectory")
 ROWS = 1 << 18
-"""The number of rows to work on at a time, where all at once would take much memory."""
+"""The number of rows to work on at a time where all at once would take too much memory."""
 
 
 class Grouped(NamedTuple):
@@ -32,9 +32,9 @@ class Grouped(NamedTuple):
 
 
 def numbered(labels: pl.DataFrame) -> tuple[NDArray[np.int32], pl.DataFrame]:
-    """Numbers the distinct labels in the order of their first rows; returns the number of each row, and the labels.
+    """Numbers the distinct labels in the order of their first rows; returns each row's number, and the labels.
 
-    It compares labels run by run, not row by row, so a table that is already grouped costs little.
+    A table that is already grouped takes little time, because equal labels in a row are looked up once.
 
     >>> codes, known = numbered(pl.DataFrame({"agent": ["ana", "ana", "bob", "ana"]}))
     >>> codes.tolist(), known["agent"].to_list()
@@ -62,8 +62,8 @@ def run_starts(labels: pl.DataFrame) -> NDArray[np.int64]:
 def put_in_order(columns: dict[str, Array], codes: NDArray[np.int32]) -> NDArray[np.int64]:
     """Sorts rows by the numbers of their trajectories, then by time; returns the offsets of the trajectories.
 
-    Rows of equal times keep their order. It replaces columns one after the other, so that at most one is in memory
-    twice, and overwrites the codes.
+    Rows of equal times keep their order. ``columns`` are replaced in place, one after the other, so that at most one is
+    in memory twice; ``codes`` are overwritten.
 
     >>> columns = {"time": np.array([5.0, 1.0, 3.0]), "lat": np.array([0.5, 0.1, 0.3])}
     >>> put_in_order(columns, np.array([0, 1, 0], np.int32)).tolist(), columns["lat"].tolist()
@@ -87,7 +87,7 @@ def put_in_order(columns: dict[str, Array], codes: NDArray[np.int32]) -> NDArray
 
 
 def _targets(codes: NDArray[np.int32], free: NDArray[np.int64]) -> NDArray[np.int32 | np.int64]:
-    """Overwrites each row's code with its target row; ``free`` holds the next target row of each code."""
+    """Overwrites each row's code with the row where it belongs; ``free`` holds the next free row of each code."""
     targets: NDArray[np.int32 | np.int64] = codes if len(codes) < 2**31 else codes.astype(np.int64)
     for low in range(0, len(codes), ROWS):
         here = targets[low : low + ROWS]
@@ -120,7 +120,7 @@ def as_text(values: ArrayLike) -> NDArray[np.str_]:
 
 
 def check(t: Grouped) -> None:
-    """Raises an error if the arrays do not form a set of trajectories, or hold impossible values."""
+    """Raises an error if the arrays do not form trajectories or hold impossible values."""
     n_rows = {name: len(values) if values.ndim else 0 for name, values in t.columns.items()}
     if not n_rows:
         raise DataError("trajectories without a column", remedy="give time, lat and lon, or state and action")
@@ -163,7 +163,7 @@ def check(t: Grouped) -> None:
             refuse(bad.any(axis=tuple(range(1, bad.ndim))), f"{name} is not a finite number", "drop or repair it")
     if all(name in t.columns for name in FIX_COLUMNS):
         time = t.columns["time"]
-        # The extremes need no copy of the column, which would be the peak of memory.
+        # Looking at the extremes first avoids a copy of the column, which would be the peak of memory.
         if rows and max(float(time.max()), -float(time.min())) > MOST_SECONDS:
             far = f"time lies more than {MOST_SECONDS / YEAR:.0f} years from 1970"
             refuse(np.abs(time) > MOST_SECONDS, far, "give seconds since 1970")

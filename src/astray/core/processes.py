@@ -1,4 +1,4 @@
-"""Spreads work over processes, and holds interrupts back."""
+"""Spreads work over processes, and delays interrupts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from astray.core.errors import AstrayError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-AHEAD = 4  # tasks for each process that are under way, or done before their turn, at most
+AHEAD = 4  # for each process, the most tasks that are submitted and not yet consumed
 
 
 def cores(n_jobs: int) -> int:
@@ -32,7 +32,7 @@ def cores(n_jobs: int) -> int:
 
 
 class Drain:
-    """A task that separates others: those after it begin only when the results of those before it were consumed."""
+    """A barrier among tasks: those after it begin only when the results of all those before it have been consumed."""
 
 
 def spread(
@@ -42,11 +42,11 @@ def spread(
     ahead: int = AHEAD,
     executor: Executor | None = None,
 ) -> Generator[Result, None, None]:
-    """Yields the results of tasks in order; this process does the work if ``n_processes`` is 1.
+    """Yields the results of tasks in their order; if ``n_processes`` is 1, this process does the work itself.
 
-    Each process, or the ``executor``, keeps the first ``work`` that it received, with its state. A task is taken from
-    ``tasks`` only when there is room for it, so memory does not grow with their number; a task may be a future. Close
-    the generator (:func:`contextlib.closing`) to cancel unfinished tasks; they also end when this process is killed.
+    Each process keeps the first ``work`` that it receives, with its state. A task is taken from ``tasks`` only when a
+    process has room for it, so memory does not grow with their number; a task may be a future. Close the generator
+    (:func:`contextlib.closing`) to cancel unfinished tasks; they also end when this process is killed.
 
     >>> list(spread(abs, [-1, 2], 1))
     [1, 2]
@@ -106,12 +106,12 @@ def _pool(work: Callable[[Any], Any], n_processes: int) -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Delays Ctrl-C and SIGTERM until the end of the block; processes that start in it never get Ctrl-C.
+    """Delays Ctrl-C and SIGTERM until the block ends; processes that start inside it never get Ctrl-C.
 
     A terminal sends Ctrl-C to all its processes, and the main one ends the others. A new process inherits the blocked
     signals, so it is not interrupted even while it imports.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # not everywhere
+    if not hasattr(signal, "pthread_sigmask"):  # such as on Windows
         yield
         return
     resource_tracker.ensure_running()  # its first start would unblock the signals
@@ -144,7 +144,7 @@ class Aside(Generic[Task, Result]):
         self._running = contextlib.ExitStack()
 
     def submit(self, task: Task) -> Future[Result]:
-        """Submits a task, to be done after those before it."""
+        """Submits a task; tasks are done in the order of their submission."""
         with self._lock, undisturbed():
             try:
                 return self._started().submit(_perform, task)
@@ -173,14 +173,14 @@ _work: Callable[[Any], Any]
 
 
 def _begin(work: Callable[[Any], Any], lifeline: Connection) -> None:
-    """Keeps the work, and ends this process when the one at the other end of the lifeline has ended."""
+    """Stores the work in a new process, which ends when the process at the other end of the lifeline has ended."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
 
 
-def _end_with(lifeline: Connection) -> None:
+def _end_with_parent(lifeline: Connection) -> None:
     wait([lifeline])
     os._exit(1)
 
@@ -189,13 +189,13 @@ def _perform(task: Any) -> Any:
     return _work(task)
 
 
-MOST_KEPT = 2  # states of work that a process of an executor keeps
+MOST_KEPT = 2  # pieces of work, with their state, that a process of an executor keeps
 _kept: OrderedDict[str, Callable[[Any], Any]] = OrderedDict()
 _one_at_a_time = threading.Lock()  # an executor may have several threads in a process
 
 
 def _perform_kept(key: str, work: Callable[[Any], Any], task: Any) -> Any:
-    """Does a task in a process of another executor, which keeps the first work that it receives under a key."""
+    """Does a task in a process of the caller's executor, with the first ``work`` received there under this ``key``."""
     with _one_at_a_time:
         work = _kept.setdefault(key, work)
         while len(_kept) > MOST_KEPT:

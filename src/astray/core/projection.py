@@ -49,22 +49,22 @@ class Projection:
 
     @cached_property
     def _east_metres_a_degree(self) -> float:
-        # A centre at a pole would fold all longitudes into one point; a tenth of a degree off the pole it does not.
+        # At a pole all longitudes would fall together, so the centre stays a tenth of a degree off it.
         return float(METRES_A_DEGREE * np.cos(np.radians(min(abs(self.lat), 89.9))))
 
     @property
     def solar_offset(self) -> float:
-        """Returns the seconds that local time is ahead of UTC by the sun: an hour for every 15 degrees of longitude."""
+        """Returns the seconds by which solar time is ahead of UTC: an hour for every 15 degrees of longitude."""
         return 3600.0 * round(self.lon / 15.0)
 
     def to_metres(self, lat: Array, lon: Array) -> NDArray[np.float64]:
-        """Returns metres east and north of the centre: (n, 2); in memory, all east before all north."""
+        """Returns metres east and north of the centre: (n, 2), stored column by column."""
         east = _wrapped(np.asarray(lon, np.float64) - self.lon)
         north = np.asarray(lat, np.float64) - self.lat
         return np.stack([east * self._east_metres_a_degree, north * METRES_A_DEGREE]).T
 
     def place(self, lat: float, lon: float) -> Place:
-        """Returns one fix in metres, as :meth:`to_metres` does, to the last bit.
+        """Returns one fix in metres, equal to the last bit to what :meth:`to_metres` returns.
 
         >>> here = Projection(lat=41.15, lon=-8.61)
         >>> here.place(41.2, -8.5) == tuple(here.to_metres(np.array([41.2]), np.array([-8.5]))[0].tolist())
@@ -74,14 +74,14 @@ class Projection:
         return east * self._east_metres_a_degree, (lat - self.lat) * METRES_A_DEGREE
 
     def to_grid(self, xy: Array) -> NDArray[np.float64]:
-        """Returns points (..., 2) in metres on the grid of the earth, (2, ...): east along the equator, north of it.
+        """Returns points (..., 2) on the grid of the earth, (2, ...): metres east along the equator, and north of it.
 
-        A place has the same numbers whichever projection it came through; see :func:`astray.features.grid.cells`.
+        The result does not depend on the projection's centre; see :func:`astray.features.grid.cells`.
         """
         return _on_grid(xy, self.lat, self.lon, self._east_metres_a_degree)
 
     def grid_place(self, x: float, y: float) -> Place:
-        """Returns one place on the grid of the earth, as :meth:`to_grid` does, to the last bit."""
+        """Returns one place on the grid of the earth, equal to the last bit to what :meth:`to_grid` returns."""
         lon = (self.lon + x / self._east_metres_a_degree + 180.0) % 360.0 - 180.0
         return lon * METRES_A_DEGREE, (self.lat + y / METRES_A_DEGREE) * METRES_A_DEGREE
 
@@ -92,7 +92,7 @@ class Projection:
 
 
 class Projections(NamedTuple):
-    """The projections of many points: one projection a point.
+    """The projections of many points, one for each point.
 
     >>> porto, turin = Projection(41.15, -8.61), Projection(45.07, 7.69)
     >>> xy = np.array([[10.0, 20.0], [30.0, 40.0]])
@@ -107,7 +107,7 @@ class Projections(NamedTuple):
 
     @classmethod
     def of(cls, projections: Iterable[Projection]) -> Projections:
-        """Stacks projections."""
+        """Joins single projections into arrays."""
         known = [(one.lat, one.lon, one._east_metres_a_degree) for one in projections]
         return cls(*np.array(known).T)
 
@@ -124,7 +124,7 @@ def _degrees(xy: Array, lat: Any, lon: Any, east: Any) -> tuple[NDArray[np.float
 def _wrapped(lon: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns longitudes from -180 to 180 degrees, 180 excluded."""
     east = lon + 180.0
-    # A modulo takes as long as everything else together, and is hardly ever needed.
+    # A modulo would take as long as everything else together, and is hardly ever needed.
     if east.size and not (east.min() >= 0.0 and east.max() < 360.0):
         east %= 360.0
     return np.asarray(east - 180.0)

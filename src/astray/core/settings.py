@@ -4,11 +4,12 @@ A declaration gives the flag (``--eps``), the name in a TOML file (``eps``) and 
 parameter of the detectors that take it, and its line in the documentation. A flag overrides the environment, and the
 environment overrides the file.
 
-pydantic-settings would replace the sixty lines that parse values, but not the rest: the same fields are constructors of
+pydantic-settings would replace the sixty lines that parse values, but not the rest: the same fields are parameters of
 detectors, which also take functions; errors name the place of a value and the setting that was probably meant; ``eps``
-and ``false_alarm_rate`` replace each other; and commands must know which settings were given.
+and ``false_alarm_rate`` exclude each other; and commands must know which settings were given.
 
-The help lists formats and aspects without importing readers or reward, so their names are repeated here; tests compare.
+The help lists formats and aspects without importing readers or rewards, so their names are repeated here; a test
+compares them.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ PREFIX = "ASTRAY_"
 ROLES = ("time", "date", "lat", "lon", "agent", "trajectory")
 ASPECTS = ("place", "route", "manner", "time")
 DATA = ("geolife", "porto")
-"""Names in the environment (``ASTRAY_PORTO``) that say where data are, and are not settings."""
+"""Environment variables (``ASTRAY_PORTO``) that say where data are; they are not settings."""
 EXCLUSIVE = ("eps", "false_alarm_rate")
-"""Settings of which each decides alone; the one given last counts."""
+"""Settings that exclude each other; the one given last counts."""
 FORMATS = tuple(tomllib.loads((Path(__file__).parents[1] / "readers" / "formats.toml").read_text("utf-8")))
 TABLES = ("csv", "parquet")
 """Further names for the format ``table``."""
 
 
 class SettingsError(AstrayError, ValueError):
-    """Raised for an unknown setting or a value that it cannot have; says where it was given and what it takes."""
+    """Raised for an unknown setting or an invalid value; says where it was given and what is allowed."""
 
 
 # -------------------------------------------------------------------- how a setting is declared
 
 
 class Kind(NamedTuple):
-    """How a setting is written, and read."""
+    """A type of setting: how its value is parsed, and the type of its flag."""
 
-    read: Callable[[Any], Any]  # from TOML or text; TypeError or ValueError if it cannot be
+    read: Callable[[Any], Any]  # from TOML or text; raises TypeError or ValueError
     flag: Any  # the type of its flag
 
 
@@ -84,7 +85,7 @@ def _truth(value: Any) -> bool:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Reads a list of texts, or one text with commas."""
+    """Reads a list of texts, or one text with commas between them."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
         raise TypeError(f"{value!r} is not a list of texts")
@@ -132,7 +133,7 @@ ZONE: Check = _is_zone, "the name of a time zone, such as Europe/Lisbon"
 
 
 def _one_of(*names: str, objects: bool = False) -> Check:
-    """Checks that a value is one of these names or, with ``objects``, anything that is not a text."""
+    """Returns a check that a value is one of these names or, with ``objects``, anything that is not text."""
     return (lambda value: value in names or (objects and not isinstance(value, str))), f"one of {', '.join(names)}"
 
 
@@ -153,7 +154,7 @@ def setting(
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Reading:
-    """How a file of trips is read."""
+    """Settings for reading files of trips."""
 
     format: str | None = setting(
         TEXT,
@@ -198,7 +199,7 @@ class Reading:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalTime:
-    """The time zone in which the agents live."""
+    """The setting for the agents' time zone."""
 
     time_zone: str | None = setting(
         TEXT,
@@ -213,7 +214,7 @@ class LocalTime:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Streaming:
-    """How astray reads and scores a file that is too large to load."""
+    """Settings for reading and scoring a file that is too large to load."""
 
     whole: bool = setting(
         TRUTH, False, "Load a large table instead of streaming it; needed if its rows are not grouped by trip."
@@ -229,14 +230,14 @@ class Streaming:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Chance:
-    """The seed of the random generator."""
+    """The setting for the random generator."""
 
     seed: int = setting(WHOLE, 0, "The same seed and data give the same result, bit for bit.", NOT_NEGATIVE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Remarks:
-    """What a command prints while it works."""
+    """Settings for what a command prints while it works."""
 
     quiet: bool = setting(
         TRUTH, False, "Print no progress and no remarks on standard error; errors and skipped rows are still printed."
@@ -246,7 +247,7 @@ class Remarks:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Learning:
-    """How every model is learned."""
+    """Settings for learning any model."""
 
     look_for: Sequence[str] | Mapping[str, float] | None = setting(
         TEXTS,
@@ -274,7 +275,7 @@ class Learning:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OneAgent:
-    """How a model of one agent, or of one pool of agents, is learned."""
+    """Settings for learning a model of one agent or of one pool of agents."""
 
     max_population: int = setting(WHOLE, 5000, "Learn from at most this many trips of others.", POSITIVE)
     keep: int = setting(
@@ -290,7 +291,7 @@ class OneAgent:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FleetOnly:
-    """How a model of many agents is learned."""
+    """Settings for learning a model of many agents."""
 
     max_agents: int = setting(
         WHOLE, 64, "A fleet's reward continues learning from at most this many agents; all are enrolled.", POSITIVE
@@ -299,7 +300,7 @@ class FleetOnly:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ItsOwn:
-    """Which reward a model of one agent uses."""
+    """Settings for the reward that a model of one agent uses."""
 
     preset: str = setting(
         TEXT,
@@ -322,7 +323,7 @@ class ItsOwn:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OwnReward:
-    """How astray learns a reward from the agent's trips alone."""
+    """Settings for learning a reward from the agent's trips alone."""
 
     objective: str | None = setting(
         TEXT, None, "step; or trajectory, which is Eq. 3 of the paper.", _one_of("step", "trajectory")
@@ -351,7 +352,7 @@ class OwnReward:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Deciding:
-    """When astray flags a trip, and when it asks a person to review it."""
+    """Settings for when astray flags a trip and when it asks a person to review it."""
 
     eps: Threshold | None = setting(
         NUMBER,
@@ -382,7 +383,7 @@ class Deciding:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Serving:
-    """Where the service listens and stores its data, and its limits."""
+    """Settings for where the service listens and stores its data, and for its limits."""
 
     host: str = setting(TEXT, "127.0.0.1", "The address to listen on. Other machines need TLS or a proxy to reach it.")
     port: int = setting(WHOLE, 8417, "The port to listen on.", ((lambda port: 0 <= port < 65_536), "0 to 65535"))
@@ -425,7 +426,7 @@ class Serving:
 class Settings(
     Deciding, Serving, OwnReward, ItsOwn, FleetOnly, OneAgent, Learning, Remarks, Chance, Streaming, LocalTime, Reading
 ):
-    """All settings; those that were not given have their default.
+    """All settings, with defaults where none was given.
 
     Examples
     --------
@@ -467,13 +468,13 @@ class Settings(
                 of_environ[name] = environ[key], f"{key} in the environment"
             elif close := difflib.get_close_matches(name, NAMES, 1, cutoff=0.85):
                 meant = f"did you mean {PREFIX}{close[0].upper()}?"
-                raise SettingsError(f"{key} in the environment is no setting", remedy=meant)
+                raise SettingsError(f"{key} in the environment is not a setting", remedy=meant)
         of_flags = {name: (value, flag_of(name)) for name, value in (flags or {}).items() if value is not None}
         given: dict[str, Any] = {}
         for layer in (of_file, of_environ, of_flags):
             both = [place for name, (_, place) in layer.items() if name in EXCLUSIVE]
             if len(both) > 1:
-                raise SettingsError("each decides by itself", place=" and ".join(both), remedy="give one of them")
+                raise SettingsError("they exclude each other", place=" and ".join(both), remedy="give one of them")
             if both:
                 given = {name: value for name, value in given.items() if name not in EXCLUSIVE}
             given |= {name: _checked(name, value, place) for name, (value, place) in layer.items()}
@@ -484,12 +485,12 @@ class Settings(
         return {name: getattr(self, name) for name in names if declared(name).name in self.names_given}
 
     def of_results(self) -> dict[str, Any]:
-        """Returns the given settings that can change a result: not those for workers or for what is printed."""
+        """Returns the given settings that can change a result; those for workers or for what is printed cannot."""
         beside = {"workers", "cluster", *(f.name for f in fields(Remarks))}
         return self.given(name for name in NAMES if name not in beside)
 
     def of(self, *classes: type[Any]) -> dict[str, Any]:
-        """Returns what was given for some groups of settings, or for the constructor of a detector."""
+        """Returns the given settings of some groups, or of the constructor of a detector."""
         wanted = {f.name for kind in classes for f in fields(kind)}
         return self.given(name for name in NAMES if name in wanted)
 
@@ -522,20 +523,20 @@ def reference() -> list[tuple[str, str, str]]:
 
 
 def check_parameters(holder: Any) -> None:
-    """Refuses a value that its setting cannot have, in an object whose fields are declared here."""
+    """Raises an error if an object, whose fields are settings, has an invalid value."""
     for f in fields(holder):
         value, check = getattr(holder, f.name), f.metadata.get("check")
         if callable(value):
             continue
         wanted = _kind_wanted(value, f)
         if wanted is None and check is not None and value is not None:
-            wanted = None if _holds(check, value) else check[1]
+            wanted = None if _passes(check, value) else check[1]
         if wanted is not None:
             raise DataError(f"{f.name} is {value!r}", remedy=f"give {wanted}")
 
 
 def _kind_wanted(value: Any, setting: Field[Any]) -> str | None:
-    """Returns what a setting should be, if the value does not even have its type; else None."""
+    """Returns the name of the expected type, for an error message, if a value has another type; else None."""
     kind = setting.metadata.get("kind")
     if value is None:
         return "a number" if kind in (WHOLE, NUMBER) and setting.default is not None else None
@@ -544,10 +545,10 @@ def _kind_wanted(value: Any, setting: Field[Any]) -> str | None:
     return "a number" if kind == NUMBER and isinstance(value, str | bytes) else None
 
 
-def _holds(check: Check, value: Any) -> bool:
+def _passes(check: Check, value: Any) -> bool:
     try:
         return bool(check[0](value))
-    except TypeError:  # a value that cannot even be compared
+    except TypeError:  # a value that cannot be compared
         return False
 
 
@@ -569,7 +570,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any, place: str) -> Any:
-    """Returns the value in the setting's type, or raises an error that names the place."""
+    """Returns the value converted to the setting's type, or raises an error that names the place."""
     if name not in NAMES:
         raise SettingsError("there is no such setting", place=place, remedy=f"there are {', '.join(NAMES)}")
     try:

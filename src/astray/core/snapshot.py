@@ -1,4 +1,4 @@
-"""Snapshots: the state of a live object as one row of numbers."""
+"""Snapshots, which store the state of a live object as one row of numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANEW = "start with a new state file"
 
 
 class Snapshot:
-    """A row of numbers; they are read back in the order in which they were put.
+    """A row of numbers, which are taken out in the order in which they were put in.
 
     >>> snapshot = Snapshot()
     >>> snapshot.put(1.5, None, True)
@@ -36,7 +36,7 @@ class Snapshot:
         self.numbers.extend([np.nan if v is None else v for v in values])
 
     def put_many(self, values: Iterable[float]) -> None:
-        """Appends a row of numbers, with its length."""
+        """Appends a row of numbers, preceded by its length."""
         row = array("d", values)
         self.numbers.append(len(row))
         self.numbers.extend(row)
@@ -64,7 +64,7 @@ class Snapshot:
         return int(value)
 
     def maybe(self) -> float | None:
-        """Returns the next number, or None."""
+        """Returns the next number, or None if it is NaN."""
         value = self.take()
         return None if np.isnan(value) else value
 

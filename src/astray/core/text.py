@@ -1,4 +1,4 @@
-"""Text for people: numbers with their nouns, and names that are safe to show anywhere."""
+"""Text for people: numbers with their nouns, and names that are safe to show."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 # Control characters, marks that turn the direction of writing, and halves of characters.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# ... and those that show nothing, so that two names look alike.
+# ... and invisible characters, which make two names look alike.
 _SPELLED = re.compile(UNWRITABLE.pattern.replace("[", "[\xad\u061c\u180e\u200b\u200e\u200f\u2060-\u2064\ufeff"))
 _IN_LINES = re.compile(_SPELLED.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 _FORMULA = ("=", "+", "-", "@")
@@ -23,7 +23,7 @@ def number_of(n: float, what: str) -> str:
 
 
 def harmless(text: str, *, lines: bool = False) -> str:
-    r"""Returns text with the characters escaped that could control a terminal, break a file or reverse the writing.
+    r"""Returns text with characters escaped that could control a terminal, break a file or reverse the writing.
 
     ``lines`` keeps line breaks.
 
@@ -44,7 +44,7 @@ def printable(text: str) -> str:
 
 
 def drawn(text: str) -> str:
-    r"""Returns harmless text for a picture, in which matplotlib finds no formula.
+    r"""Returns harmless text for a figure, escaped so that matplotlib sees no formula in it.
 
     >>> drawn("$5 to $6")
     '\\$5 to \\$6'
@@ -62,7 +62,7 @@ def shortened(text: str, most: int = 32) -> str:
 
 
 def in_a_cell(text: str) -> str:
-    """Returns text for a cell of a CSV file, which no spreadsheet takes for a formula; numbers stay as they are.
+    """Returns text for a cell of a CSV file, escaped if a spreadsheet would take it for a formula.
 
     >>> in_a_cell("=cmd()"), in_a_cell("-7.5"), in_a_cell("ana")
     ("'=cmd()", '-7.5', 'ana')

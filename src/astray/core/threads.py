@@ -1,7 +1,7 @@
 """Limits libraries to one thread, so that results do not depend on the number of cores.
 
-A library that multiplies matrices on several threads adds the numbers in another order. The matrices here are small, so
-more threads would also be slower. :mod:`astray.core.processes` spreads work over processes instead.
+A library that multiplies matrices on several threads adds the numbers in a different order. The matrices here are
+small, so more threads would also be slower. :mod:`astray.core.processes` spreads work over processes instead.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class _Library(NamedTuple):
 
 _lock = threading.Lock()
 _inside = 0
-_before: list[tuple[_Library, int]] = []  # of shared libraries, before the first one entered
+_before: list[tuple[_Library, int]] = []  # the threads of shared libraries before the first block began
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Lets numpy and, if it is loaded, torch work on one thread; restores their numbers of threads afterwards.
+    """Limits numpy and, if it is loaded, torch to one thread inside the block; restores their limits afterwards.
 
-    A number that applies to the whole process is restored when the last such block ends.
+    A limit that applies to the whole process is restored when the last such block ends.
     """
     global _inside
     with _lock:
-        found = [(library, library.get()) for library in (*_of_numpy(), *_of_torch())]
+        found = [(library, library.get()) for library in (*_numpy_libraries(), *_torch_libraries())]
         if not _inside:
             _before[:] = [(library, n) for library, n in found if library.is_shared]
         _inside += 1
@@ -54,7 +54,7 @@ def one_thread() -> Iterator[None]:
 
 
 @cache
-def _of_numpy() -> tuple[_Library, ...]:
+def _numpy_libraries() -> tuple[_Library, ...]:
     import numpy  # noqa: F401  (only loaded libraries are found)
 
     return tuple(
@@ -68,6 +68,6 @@ def _of_numpy() -> tuple[_Library, ...]:
     )
 
 
-def _of_torch() -> tuple[_Library, ...]:
+def _torch_libraries() -> tuple[_Library, ...]:
     torch = sys.modules.get("torch")
     return () if torch is None else (_Library(torch.get_num_threads, torch.set_num_threads, is_shared=False),)

@@ -17,7 +17,7 @@ from astray.core.errors import DataError, Option, Remedy
 from astray.core.fixes import TEXTUAL, Fault, as_numbers, number, shown, without_null_words
 
 UTC_OFFSET = "utc_offset"
-"""An optional column of trajectories: the seconds by which the clocks of their file are ahead of UTC."""
+"""The name of an optional column: the seconds by which the file's clock is ahead of UTC."""
 UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Z")
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 SERIAL = "excel"
@@ -25,13 +25,13 @@ SERIAL = "excel"
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises; for some corrupt data that is a panic, which is not an ``Exception``."""
 
-# A number has a unit if it then lies between 1973 and 2201; seconds may also count from another start than 1970.
+# A unit fits a number if the time then lies between 1973 and 2201; seconds may also count from a start other than 1970.
 # Numbers between the bands are implausible: 20081023025304 is a date without punctuation, not milliseconds.
 _LATEST = 7.3e9
 _EARLIEST = 1e8
 _BANDS = {unit: (0.0 if unit == "s" else _EARLIEST * per, _LATEST * per) for unit, per in UNITS.items()}
 
-# A spreadsheet's dates between 1970 and 2100, of fixes that follow each other within minutes.
+# The dates of a spreadsheet between 1970 and 2100, for fixes that follow each other within minutes.
 _SERIALS = (25_569.0, 73_050.0)
 _SERIAL_STEP = 0.02
 
@@ -88,13 +88,13 @@ class Clock:
     ----------
     unit
         ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, or ``"excel"`` for a spreadsheet's serial dates; by default found
-        from the numbers' magnitude.
+        by the magnitude of the numbers.
     zone
         The zone of times without one, for example ``"Europe/Lisbon"``; by default UTC.
     format
         A strftime format for text in another form.
     date_order
-        ``"dmy"``, ``"mdy"`` or ``"ymd"`` for dates such as 1/2/2013, if no number above 12 tells it.
+        ``"dmy"``, ``"mdy"`` or ``"ymd"`` for dates such as 1/2/2013, if no number above 12 shows the order.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class Clock:
         return seconds, self._faults(seconds, series, understood)
 
     def _faults(self, seconds: NDArray[np.float64], values: pl.Series, understood: NDArray[np.bool_]) -> list[Fault]:
-        """Returns the faults of rows without a moment: not understood, or not a unique moment in the given zone."""
+        """Returns the faults of rows whose time is not understood or is not unique in the given zone."""
         unplaced = np.isnan(seconds) & understood
         return [
             Fault(~understood, *NOT_UNDERSTOOD, values),
@@ -251,7 +251,7 @@ class Clock:
         return self._in_other_forms(text, seconds)
 
     def _in_other_forms(self, text: pl.Series, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Fills in the dates that are written as people write them."""
+        """Fills in the dates that are not ISO 8601 but written as people write them."""
         left = np.flatnonzero(np.isnan(seconds) & text.is_not_null().to_numpy())
         if len(left):
             iso, self.date_order = as_iso(text.gather(left), self.date_order)
@@ -270,7 +270,7 @@ class Clock:
         return _epoch(self._placed(stamps))
 
     def _placed(self, stamps: pl.Series) -> pl.Series:
-        """Gives date-times without a zone the given zone, else UTC."""
+        """Attaches the given zone, or else UTC, to date-times without one."""
         self.naive = True
         if self.zone is None:
             return stamps
@@ -279,8 +279,8 @@ class Clock:
     def offsets(self, series: pl.Series, seconds: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Returns the seconds by which the clocks that wrote these times were ahead of UTC; None if unknown.
 
-        ``seconds`` belong to the same rows. If all offsets are 0, they mean nothing: programs write the times of any
-        place that way.
+        ``seconds`` are the times of the same rows. Offsets that are all 0 say nothing about the place, because many
+        programs write UTC everywhere.
 
         >>> clock, text = Clock(), pl.Series(["2013-07-01T01:00:00+01:00", "2013-12-01T00:00:00+00:00"])
         >>> clock.offsets(text, clock.seconds(text)[0]).tolist()
@@ -307,7 +307,7 @@ class Clock:
         return "date-times with a zone" if self.unit is None else f"numbers: {self.unit} since 1970"
 
     def remarks(self) -> Iterator[tuple[str, Remedy]]:
-        """Yields the assumptions about the times, and what to do if they are wrong."""
+        """Yields each assumption about the times, with what to do if it is wrong."""
         if self.naive and self.zone is None:
             zone = Option("time_zone", "Europe/Lisbon")
             yield "times name no zone and were read as UTC", ("pass their zone if that is wrong, such as ", zone)
@@ -338,7 +338,7 @@ def seconds_of(value: object, zone: str | None = None) -> float:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            pass  # it looks like a date-time; the clock below decides
+            pass  # the clock below knows more forms
         else:
             if (moment.tzinfo or zone is None) and 1739 <= moment.year <= 2200:
                 return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -358,7 +358,7 @@ def moment(time: float, offset: float | None = None) -> str:
     ahead = UTC if offset is None else timezone(timedelta(seconds=offset))
     try:
         text = datetime.fromtimestamp(round(time, 3), ahead).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):  # seconds since another start than 1970 may lie beyond the calendar
+    except (ValueError, OverflowError, OSError):  # beyond the calendar, if seconds count from a start other than 1970
         return f"{time:.3f}"
     return text.replace(".000", "") if offset is not None else text.replace(".000", "").replace("+00:00", "Z")
 

@@ -1,8 +1,8 @@
 """Trajectories, the data structure of astray: columns of rows, and offsets that divide them into trajectories.
 
 The same structure holds GPS fixes (columns ``time``, ``lat``, ``lon``) and the steps that a learner sees (columns
-``state``, ``action``). Its constructor checks the data, and its arrays are read-only; so slices need no check and can
-share the memory.
+``state``, ``action``). Its constructor checks the data, and its arrays are read-only, so slices need no check and share
+the memory.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Trajectories:
     ) -> Trajectories:
         """Makes trajectories from a polars, pandas or pyarrow table with one fix per row.
 
-        Times are date-times (naive ones are read as UTC) or numbers of seconds. If the table has no column ``agent``,
+        Times are date-times (naive ones are read as UTC) or seconds since 1970. If the table has no column ``agent``,
         all fixes belong to one agent; without a column ``trajectory`` each agent has one trajectory.
 
         >>> frame = pl.DataFrame({"time": [0, 1], "lat": [0.0, 0.1], "lon": [9.0, 9.1], "agent": ["x", "x"]})
@@ -151,10 +151,10 @@ class Trajectories:
         agent_ids: ArrayLike = "",
         trajectory_ids: ArrayLike | None = None,
     ) -> Trajectories:
-        """Makes trajectories from states and actions of any kind: one pair of arrays for each, one row for each step.
+        """Makes trajectories from states and actions of any kind: one pair of arrays per trajectory, one row per step.
 
-        If a state or an action is a single number, the array may be flat. Without ``trajectory_ids`` the names depend
-        on the content: different trajectories have different names, and the same one has the same name again.
+        If a state or an action is a single number, its array may be flat. Without ``trajectory_ids`` each name is made
+        from the content, so the same trajectory always gets the same name.
 
         >>> Trajectories.from_steps([np.zeros((5, 3)), np.ones((4, 3))], [np.zeros((5, 1)), np.ones((4, 1))])
         <Trajectories: 2 trajectories of 1 agent, 9 rows of state, action>
@@ -192,7 +192,7 @@ class Trajectories:
         trajectory_ids: NDArray[np.str_],
         context: dict[str, Array],
     ) -> Trajectories:
-        """Builds without a check, from parts that were checked before."""
+        """Builds trajectories from parts that were checked before, without checking them again."""
         self = object.__new__(cls)
         self._hold(Grouped(columns, offsets, agent_ids, trajectory_ids, context))
         return self
@@ -243,7 +243,7 @@ class Trajectories:
 
     @property
     def trajectory_of_row(self) -> NDArray[np.int64]:
-        """Returns the position of each row's trajectory."""
+        """Returns, for each row, the position of its trajectory."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
@@ -252,11 +252,11 @@ class Trajectories:
         return self.holds(*FIX_COLUMNS)
 
     def holds(self, *columns: str) -> bool:
-        """Returns True if there are these columns."""
+        """Returns True if all these columns exist."""
         return all(name in self.columns for name in columns)
 
     def is_like(self, other: Trajectories) -> bool:
-        """Returns True if both are of one kind: one has all columns of the other."""
+        """Returns True if one of the two has all columns of the other, so that they hold the same kind of data."""
         return self.holds(*other.columns) or other.holds(*self.columns)
 
     # ---------------------------------------------------------------- slicing
@@ -265,7 +265,7 @@ class Trajectories:
         if isinstance(which, (int, np.integer)):
             i = int(which) + (len(self) if which < 0 else 0)
             if not 0 <= i < len(self):
-                raise IndexError(f"trajectory {which} asked of {len(self)}")
+                raise IndexError(f"there is no trajectory {which} among {len(self)}")
             return self._run(i, i + 1)
         if isinstance(which, slice):
             start, stop, step = which.indices(len(self))
@@ -275,7 +275,7 @@ class Trajectories:
         index = np.atleast_1d(which)
         if index.dtype == bool:
             if index.shape != (len(self),):
-                raise IndexError(f"a mask of shape {index.shape} for {len(self)} trajectories")
+                raise IndexError(f"the mask has the shape {index.shape} for {len(self)} trajectories")
             if index.all():
                 return self._run(0, len(self))
             index = np.flatnonzero(index)
@@ -284,7 +284,7 @@ class Trajectories:
         return self._take(index)
 
     def _run(self, start: int, stop: int) -> Trajectories:
-        """Returns neighbouring trajectories, as views of the same memory."""
+        """Returns the trajectories from ``start`` to ``stop`` as views of the same memory."""
         lo, hi = self.offsets[start], self.offsets[stop]
         return self.unchecked(
             {name: values[lo:hi] for name, values in self.columns.items()},

@@ -57,7 +57,7 @@ def group_frame(
 ) -> Grouped:
     """Groups the fixes of a table by agent and trajectory; see :meth:`astray.Trajectories.from_frame`."""
     table = as_polars(frame)
-    # A column may be absent only under its default name: any other missing name is a mistake.
+    # A column may be absent only if the caller left its name at the default; any other missing name is a mistake.
     labels = [name for name in (agent, trajectory) if name not in (None, "agent", "trajectory")]
     wanted = (time, lat, lon, *columns, *context, *labels)
     missing = [name for name in wanted if name not in table.columns]
@@ -110,7 +110,7 @@ def join_steps(
     agents = as_text(agent_ids)
     if agents.shape not in ((), (1,), (len(s),)):
         raise DataError(
-            f"there are agent_ids of the shape {agents.shape} for {len(s)} trajectories", remedy="give one of each"
+            f"agent_ids have the shape {agents.shape} for {len(s)} trajectories", remedy="give one for each trajectory"
         )
     return Grouped(
         {"state": np.concatenate(s), "action": np.concatenate(a)},
@@ -122,9 +122,9 @@ def join_steps(
 
 
 def _names_of(states: Sequence[Array], actions: Sequence[Array]) -> list[str]:
-    """Returns a name for each run that depends on its content, so that different runs have different names.
+    """Returns a name for each trajectory, made from its content.
 
-    Runs that are equal to the last bit have the same name; within a set they are numbered.
+    Trajectories that are equal to the last bit get the same name; repeats within a set are numbered.
     """
     names: dict[str, int] = {}
     found = []
@@ -231,7 +231,7 @@ def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:
         raise DataError(f"the {role} is missing", place=f"fix {int(np.argmax(absent))}", remedy=remedy)
     if labels.shape not in ((), (1,), (n,)):
         raise DataError(
-            f"there are labels of the shape {labels.shape} for the {role} of {n} fixes", remedy="give one for each fix"
+            f"the labels for the {role} have the shape {labels.shape} for {n} fixes", remedy="give one for each fix"
         )
     if isinstance(labels, pl.Series):
         return labels

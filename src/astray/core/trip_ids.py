@@ -11,8 +11,8 @@ from astray.core.errors import DataError, some_names
 class TripId(NamedTuple):
     """The name of a trip, the same in files, in the live feed, in models and in tables.
 
-    The two parts stay separate, because either may contain a slash. The text is for people; :func:`find_trips` finds
-    the trip that a person means by it.
+    The two parts stay separate because either may contain a slash. As text it reads ``agent/trajectory``, for people;
+    :func:`find_trips` finds the trip for such a text.
 
     >>> trip = TripId("ana", "2024-05-03T08:00:00Z")
     >>> print(trip)
@@ -26,7 +26,7 @@ class TripId(NamedTuple):
         return f"{self.agent}/{self.trajectory}" if self.agent else self.trajectory
 
     def is_called(self, name: str) -> bool:
-        """Returns True if a name means this trip: its trajectory, or agent/trajectory."""
+        """Returns True if ``name`` is this trip's trajectory or its ``agent/trajectory``."""
         return name in (self.trajectory, str(self))
 
 
@@ -35,8 +35,8 @@ def find_trips(
 ) -> list[TripId]:
     """Returns the known trip for each name.
 
-    A name is ``agent/trajectory``, or only the trajectory if one agent alone has it. An unknown name, or one that may
-    mean several trips, is an error.
+    A name is ``agent/trajectory``, or the trajectory alone if only one agent has it. An unknown or ambiguous name is an
+    error.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def find_trips(
             whole[text].append(trip)
     found = []
     for name in asked:
-        # A full name of one trip does not count as the trajectory of another.
+        # If a name is the full name of one trip, do not take it for the trajectory of another as well.
         meant = whole[name] or (alone[name] if isinstance(name, str) else [])
         if not meant:
             said = remedy or (f"there are {some_names([str(trip) for trip in there])}" if there else "")

@@ -31,12 +31,12 @@ _AT_A_TIME = 1 << 16  # fixes converted to Python numbers at a time
 FEWEST_ROWS = 16
 """For fewer fixes than this a :class:`Cutter` is faster than arrays."""
 TOLERANCE = 1e-6
-"""Arrays and single numbers may round differently; closer than this to a limit, a :class:`Cutter` decides."""
+"""Arrays may round differently from single numbers, so a value this close to a limit is left to a :class:`Cutter`."""
 
 
 @dataclass(frozen=True)
 class TripRules:
-    """When a trip ends."""
+    """The limits by which a trip ends."""
 
     stay: float | None = 1200.0  # seconds within a circle that end a trip; None: stays do not end trips
     stay_radius: float = 150.0  # metres, of that circle
@@ -52,7 +52,7 @@ class TripRules:
 
 
 class Cut(NamedTuple):
-    """What a fix changes for the trips of its agent."""
+    """The effect of one fix on its agent's trips."""
 
     fault: int = GOOD
     ended: str = ""  # why the trip before this fix ended: gap or elsewhere
@@ -117,7 +117,7 @@ class Cutter:
         self.anchor = Anchor(fix[0], at)
 
     def update(self, time: float, lat: float, lon: float, *, named: bool = False) -> Cut:
-        """Takes the next fix; if trips are ``named``, only names end them."""
+        """Processes the next fix; if trips are ``named``, only a new name ends a trip."""
         fix = (time, lat, lon)
         if self.start is None:
             self.begin(fix)
@@ -135,10 +135,10 @@ class Cutter:
             return Cut(ended="gap" if silent else "elsewhere", start=fix)
         if self.rest is not None:
             return self._at_rest(self.rest, fix, at)
-        return Cut(last=self._over(fix, at))
+        return Cut(last=self._reason_to_end(fix, at))
 
     def save(self, snapshot: Snapshot) -> None:
-        """Puts its state into a snapshot."""
+        """Saves the state to a snapshot."""
         snapshot.put_many(self.start or ())
         snapshot.put_many(self.rest or ())
         if self.start is not None:
@@ -149,20 +149,20 @@ class Cutter:
             snapshot.put(anchor.since, *anchor.place, *anchor.sum, anchor.rows)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restores a saved state."""
-        start, rest = _triples(snapshot), _triples(snapshot)
+        """Restores the state from a snapshot."""
+        start, rest = _take_fixes(snapshot), _take_fixes(snapshot)
         if not start:
             return
         self.begin(start[0])
         self.rest = rest[0] if rest else None
-        self.filter.last = next(iter(_triples(snapshot)), None)
+        self.filter.last = next(iter(_take_fixes(snapshot)), None)
         self.filter.velocity = (snapshot.take(), snapshot.take())
-        self.filter.far = _triples(snapshot)
+        self.filter.far = _take_fixes(snapshot)
         self.anchor = Anchor(snapshot.take(), (snapshot.take(), snapshot.take()))
         self.anchor.sum, self.anchor.rows = (snapshot.take(), snapshot.take()), snapshot.count()
 
     def _at_rest(self, rest: Fix, fix: Fix, at: Place) -> Cut:
-        """Handles a good fix while the agent rests: it stays, or it leaves."""
+        """Processes a good fix while the agent rests: it stays at rest, or it leaves."""
         x, y = self.anchor.centre
         if math.hypot(at[0] - x, at[1] - y) <= self.rules.stay_radius:
             self.rest = fix
@@ -172,7 +172,7 @@ class Cutter:
         cut = self.update(*fix)
         return cut if cut.start is not None else cut._replace(start=rest)
 
-    def _over(self, fix: Fix, at: Place) -> str:
+    def _reason_to_end(self, fix: Fix, at: Place) -> str:
         """Returns why the trip ends with this fix; empty text if it does not."""
         rules, anchor, time = self.rules, self.anchor, fix[0]
         x, y = anchor.place
@@ -189,13 +189,13 @@ class Cutter:
         return ""
 
 
-def _triples(snapshot: Snapshot) -> list[Fix]:
+def _take_fixes(snapshot: Snapshot) -> list[Fix]:
     values = snapshot.many().tolist()
     return list(zip(*(values[i::3] for i in range(3)), strict=True))
 
 
 def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
-    """Cuts trajectories of raw fixes into trips; the time of its first fix names a trip, as in the live feed.
+    """Cuts trajectories of raw fixes into trips, each named after the time of its first fix, as in the live feed.
 
     Fixes at rest between two trips belong to neither; the last of them begins the next trip. Faulty fixes (repeated
     times, teleports) stay in their trip; scoring finds them again.
@@ -210,9 +210,9 @@ def cut(fixes: Trajectories, rules: TripRules | None = None) -> Trajectories:
 
 
 def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = None) -> Grouped:
-    """Cuts the trajectories that are ``raw``; the others stay as they are.
+    """Cuts the trajectories where ``raw`` is True; the others stay as they are.
 
-    It takes the columns out of ``fixes`` one after the other, so that at most one is in memory twice.
+    The columns are moved out of ``fixes`` one after the other, so that at most one is in memory twice.
     """
     rules = rules or TripRules()
     kept = _Kept(fixes.columns)
@@ -228,7 +228,7 @@ def cut_raw(fixes: Grouped, raw: NDArray[np.bool_], rules: TripRules | None = No
 
 
 class _Kept:
-    """Collects the rows of trips: some belong to none, and the last fix at rest may end one trip and begin another."""
+    """Collects the rows that each trip keeps; a row may belong to no trip, or end one trip and begin the next."""
 
     def __init__(self, columns: Mapping[str, Array]) -> None:
         self._columns = columns
@@ -238,13 +238,13 @@ class _Kept:
         self.of: list[int] = []  # the trajectory of each trip
 
     def add(self, trajectory: int, first: int, end: int, rules: TripRules | None) -> None:
-        """Adds the trips of a trajectory, from its first row to its end; without rules it is one trip."""
+        """Adds the trips of a trajectory, given its rows; without rules it is one trip."""
         n_before = len(self.starts)
         if rules is None:
             self._keep_all(first, end)
         else:
             time = self._columns["time"][first:end]
-            # A silence longer than the gap ends trips and stays whatever came before, so these parts are independent.
+            # A gap ends every trip and stay, so the parts between gaps are independent.
             starts = first + np.flatnonzero(np.diff(time) > rules.faults.gap) + 1
             for low, high in pairwise((first, *starts.tolist(), end)):
                 if self._is_one_trip(low, high, rules):
@@ -259,10 +259,10 @@ class _Kept:
         self.n_rows += end - first
 
     def _is_one_trip(self, first: int, end: int, rules: TripRules) -> bool:
-        """Returns True if the arrays show that a :class:`Cutter` would cut nothing here; False if it has to look.
+        """Returns True if it is certain, without running a :class:`Cutter`, that these rows are one trip.
 
-        It would not if the trip is short enough, no fix can be a teleport, and no fix is near the place where the agent
-        was ``stay`` seconds before: two fixes of a stay are at most twice its radius apart.
+        It is certain if the trip is short enough, no fix can be a teleport, and no fix is near the place where the
+        agent was ``stay`` seconds before: two fixes of a stay are at most twice its radius apart.
         """
         if not FEWEST_ROWS <= end - first <= ROWS:
             return False
@@ -271,7 +271,7 @@ class _Kept:
             return False
         east, north = Projection(lat[0], lon[0]).to_metres(lat, lon).T
         later = np.diff(time, prepend=-np.inf) > 0
-        if not later.all():  # repeated times are faults, which change nothing
+        if not later.all():  # fixes with repeated times are faulty and do not matter here
             time, east, north = time[later], east[later], north[later]
         reach = (1.0 - TOLERANCE) * rules.faults.top_speed * np.diff(time)
         if (np.hypot(np.diff(east), np.diff(north)) > reach).any():

@@ -1,4 +1,4 @@
-"""Writes tables as Parquet, CSV, JSON lines or GeoJSON, by the file's suffix; part by part, whole or not at all."""
+"""Writes tables as Parquet, CSV, JSON lines or GeoJSON, by the file's suffix; a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ STREAMS = ("csv", "jsonl", "geojson")
 """The formats that astray can write to standard output."""
 
 HELD_BYTES = 128 << 20
-"""The size in memory at which rows of a Parquet file go to the disk as a separate part."""
+"""Once rows of a Parquet file take this much memory, they are written to disk as a separate part."""
 
 Write = Callable[[pl.DataFrame, Trajectories | None], None]
-"""Adds some rows. For rows without lat and lon, GeoJSON draws the trips, one per row; other formats ignore them."""
+"""Adds some rows: ``write(rows, trips)``. Only GeoJSON uses the trips: it draws them for rows without lat and lon."""
 
 
 def format_of(path: Path) -> str:
@@ -54,7 +54,7 @@ def format_of(path: Path) -> str:
 
 
 def check_target(path: Path) -> None:
-    """Raises an error about a file that could not be written, before the work begins."""
+    """Raises an error before the work begins if the file cannot be written."""
     format_of(path)
     atomic.check_target(path)
 
@@ -105,9 +105,9 @@ def write_table(frame: pl.DataFrame, path: Path, trips: Trajectories | None = No
 
 
 def fixes_and_trips(trips: Trajectories, path: Path | None) -> pl.DataFrame:
-    """Returns trajectories as the table for a file: one row per fix, or for GeoJSON one per trip, which is a line.
+    """Returns trajectories as a table to write: one row per fix, or for GeoJSON one row per trip.
 
-    astray reads the same trajectories from it again.
+    Reading the file gives the same trajectories.
     """
     if path is not None and format_of(path) == "geojson":
         return pl.DataFrame({"agent": trips.agent_ids, "trajectory": trips.trajectory_ids, **trips.context})
@@ -139,7 +139,7 @@ def _jsonl(file: BinaryIO) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def _parquet(file: BinaryIO) -> Iterator[Write]:
-    """Writes Parquet. Its files cannot grow, so what does not fit into memory waits in parts beside the file."""
+    """Writes Parquet; rows that do not fit into memory wait in separate files, because a Parquet file cannot grow."""
     held: list[pl.DataFrame] = []
     parts: list[Path] = []
     size = 0
@@ -190,7 +190,7 @@ def _geojson(file: BinaryIO) -> Iterator[Write]:
 
 
 def _features(frame: pl.DataFrame, trips: Trajectories | None) -> Iterator[dict[str, Any]]:
-    """Yields a point for each row with a place, or the line of each trip."""
+    """Yields a point for each row with a place, or else a line for each trip."""
     if {"lat", "lon"} <= set(frame.columns):
         lat, lon = frame["lat"].round(7).to_list(), frame["lon"].round(7).to_list()
         for x, y, row in zip(lon, lat, _textual(frame.drop("lat", "lon")).iter_rows(named=True), strict=True):
@@ -216,7 +216,7 @@ def _feature(kind: str, coordinates: list[Any], properties: dict[str, Any]) -> d
 
 
 def _in_cells(frame: pl.DataFrame) -> pl.DataFrame:
-    """Escapes text that a spreadsheet would take for a formula; a name may begin with =."""
+    """Escapes text that a spreadsheet would take for a formula, such as a name that begins with =."""
     texts = [column for column in frame if column.dtype == pl.String]
     risky = [column for column in texts if column.str.contains("^[=+@-]").any()]
     return frame.with_columns(column.map_elements(in_a_cell, return_dtype=pl.String) for column in risky)

@@ -1,4 +1,4 @@
-"""Time zones: what clocks show where a trip was made. Inside astray, times are seconds since 1970 in UTC."""
+"""Time zones, to show the local time of a trip. Inside astray, times are seconds since 1970 in UTC."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 @dataclass(frozen=True)
 class Zone:
-    """A time zone: its name, and how astray found it if the user did not give it.
+    """A time zone: its name and, if the user did not give it, how astray found it.
 
     >>> Zone.of("Europe/Lisbon").iso(1372636858.0), Zone.of("UTC+5:30, as in the file").iso(0.0)
     ('2013-07-01T01:00:58+01:00', '1970-01-01T05:30:00+05:30')
@@ -44,7 +44,7 @@ class Zone:
 
     @classmethod
     def of(cls, text: str) -> Zone:
-        """Returns the zone that a text names; an unknown name is an error."""
+        """Returns the zone with this name; an unknown name is an error."""
         name, _, how = text.partition(", ")
         fixed = _fixed_offset(name)
         if fixed is not None:
@@ -57,11 +57,11 @@ class Zone:
         return f"{self.name}, {self.how}" if self.how else self.name
 
     def offset(self, time: float) -> float:
-        """Returns the seconds by which its clocks are ahead of UTC at a time."""
+        """Returns the seconds by which the zone is ahead of UTC at a time."""
         return _offset(self.name, math.floor(time / QUARTER)) if abs(time) < _CALENDAR else 0.0
 
     def offsets(self, times: Array) -> Floats:
-        """Returns the offsets of many times.
+        """Returns the offset at each of many times.
 
         >>> (Zone("Europe/Lisbon").offsets(np.array([1.7e9, 1.72e9])) / 3600).tolist()
         [0.0, 1.0]
@@ -70,11 +70,11 @@ class Zone:
         return np.full(len(times), fixed) if fixed is not None else zone_offsets(self.name, times)
 
     def clock(self, time: float) -> datetime:
-        """Returns a time as its clocks and calendars show it."""
+        """Returns the local date and time."""
         return datetime.fromtimestamp(float(time), timezone(timedelta(seconds=self.offset(time))))
 
     def iso(self, time: float) -> str:
-        """Returns a time as text with its offset."""
+        """Returns the local time as ISO 8601 with its offset."""
         return moment(time, self.offset(time))
 
 
@@ -82,7 +82,7 @@ UTC_ZONE = Zone("UTC")
 
 
 def by_longitude(lon: float) -> Zone:
-    """Returns the zone of a place by the sun: one hour for every 15 degrees."""
+    """Returns the zone of a longitude by solar time: one hour for every 15 degrees."""
     return Zone(_fixed_name(3600.0 * round(lon / 15.0)), BY_LONGITUDE)
 
 
@@ -90,14 +90,14 @@ def by_place(lat: float, lon: float) -> Zone:
     """Returns the zone of a place: from ``timezonefinder`` (``astray[timezone]``) if installed, else by longitude."""
     finder = _finder()
     name = None if finder is None else finder.timezone_at(lat=lat, lng=(lon + 180.0) % 360.0 - 180.0)
-    # At sea there are only the zones by longitude.
+    # At sea the zones follow the longitude.
     return by_longitude(lon) if name is None or name.startswith("Etc/") or not is_known(name) else Zone(name)
 
 
 def home_of(trips: Trajectories) -> Zone:
     """Returns the zone of most trips: by their central place, or else by the offsets in their files."""
     middle = Projection.centred_on(trips.columns["lat"], trips.columns["lon"])
-    found, own = by_place(middle.lat, middle.lon), _own_offsets(trips)
+    found, own = by_place(middle.lat, middle.lon), _offsets_in_files(trips)
     known = own[np.isfinite(own)]
     if not found.how or not len(known):
         return found
@@ -108,12 +108,12 @@ def home_of(trips: Trajectories) -> Zone:
 def zones_of(trips: Trajectories, given: Zone | None = None, homes: Mapping[str, Zone] | None = None) -> list[Zone]:
     """Returns the zone of each trip: the given one; else that of its file; else that of its agent, or of its place.
 
-    A file's offset gets the name of the agent's zone if clocks show the same there.
+    If the file's offset equals that of the agent's zone, and that zone has a name, the result is the agent's zone.
     """
     if given is not None:
         return [given] * len(trips)
     known = dict(homes or {})
-    starts, own = trips.offsets[:-1], _own_offsets(trips).tolist()
+    starts, own = trips.offsets[:-1], _offsets_in_files(trips).tolist()
     time, lat, lon = (trips.columns[name][starts].tolist() for name in ("time", "lat", "lon"))
     zones = []
     for i, agent in enumerate(trips.agent_ids.tolist()):
@@ -125,7 +125,7 @@ def zones_of(trips: Trajectories, given: Zone | None = None, homes: Mapping[str,
     return zones
 
 
-def _own_offsets(trips: Trajectories) -> Floats:
+def _offsets_in_files(trips: Trajectories) -> Floats:
     """Returns the offset that the file gave for each trip; NaN if it gave none."""
     if UTC_OFFSET not in trips.columns:
         return np.full(len(trips), np.nan)
@@ -168,12 +168,12 @@ def local_text(moments: pl.Series, zones: pl.Series) -> pl.Series:
         here = (zones == text).fill_null(False).to_numpy() & np.isfinite(seconds)
         offsets[here] = Zone.of(text).offsets(seconds[here])
     known, which = np.unique(offsets, return_inverse=True)
-    suffix = pl.Series([_written(offset) for offset in known.tolist()]).gather(which)
+    suffix = pl.Series([_iso_offset(offset) for offset in known.tolist()]).gather(which)
     local = moments.dt.replace_time_zone(None) + pl.Series(np.rint(offsets * 1e6)).cast(pl.Duration("us"))
     return local.dt.strftime("%Y-%m-%dT%H:%M:%S%.f") + suffix
 
 
-def _written(offset: float) -> str:
+def _iso_offset(offset: float) -> str:
     """Returns an offset as ISO 8601 writes it, to the minute."""
     hours, minutes = divmod(round(abs(offset) / 60), 60)
     return f"{'-' if offset < 0 else '+'}{hours:02}:{minutes:02}"
@@ -204,7 +204,7 @@ def _offset(name: str, quarter: int) -> float:
 
 @lru_cache(maxsize=1)
 def _finder() -> Any:
-    # timezonefinder would import numba if installed, which takes a second and 120 MB; its compiled code is as fast.
+    # If numba is installed, timezonefinder imports it (a second, 120 MB), although its compiled code is as fast.
     hidden = "numba" not in sys.modules
     if hidden:
         sys.modules["numba"] = None  # type: ignore[assignment]

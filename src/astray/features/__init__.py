@@ -1,1 +1,1 @@
-"""Features: from fixes to what a reward sees: metres, steps, memory, familiarity, popularity, statistics of trips."""
+"""Turns fixes into the features of a reward: metres, steps, memory, familiarity, popularity, statistics of trips."""

@@ -1,4 +1,4 @@
-"""One clock for many paths: they are laid end to end in time, so that one search looks back along all of them."""
+"""Puts many paths on one clock, one after the other, so that one search can look back along all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def shifts(time: Array, offsets: Array) -> NDArray[np.float64]:
-    """Returns what to add to the times of each path, so that each begins a second after the one before it ends.
+    """Returns the seconds to add to the times of each path, so that each begins a second after the one before it ends.
 
     >>> shifts(np.array([5.0, 7.0, 100.0, 101.0]), np.array([0, 2, 4])).tolist()
     [-5.0, -97.0]
@@ -29,8 +29,8 @@ def first_after(clock: Array, seconds: float, first: Array) -> NDArray[np.int64]
     [0, 0, 1, 2, 4, 4]
     """
     rows, before = np.arange(len(clock)), clock - seconds
-    # Receivers mostly report at regular times, so the median distance in rows is nearly always right. Where it is not,
-    # a search follows, which takes five times as long.
+    # Receivers mostly report at regular times, so guess the same number of rows for all: the median. Where the guess is
+    # wrong, search, which takes five times as long.
     some = rows[:: len(rows) // 100 + 1]
     back = int(np.median(some - np.searchsorted(clock, before[some], side="right"))) if len(some) else 0
     found = np.maximum(rows - max(back, 0), first)

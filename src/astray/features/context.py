@@ -1,4 +1,4 @@
-"""Context: what else a reward may depend on: time of day, weekday, landmarks, and columns of the trips."""
+"""Context: further inputs of a reward, such as time of day, weekday, landmarks, and columns of the trips."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ContextSpec:
-    """The context that the reward sees beside the features of the encoder; by default none."""
+    """The context that the reward sees in addition to the features of the encoder; by default none."""
 
     time_of_day: bool = False  # as a cycle
     weekday: bool = False  # as a cycle
@@ -31,7 +31,7 @@ class ContextSpec:
 
 @dataclass(frozen=True)
 class Context:
-    """A context as learned from demonstrations, with the labels, the landmarks in metres, and the local time.
+    """A context learned from demonstrations: the labels, the landmarks in metres, and the local time.
 
     >>> trips = Trajectories.from_fixes(time=[0, 1], lat=[0, 0], lon=[0, 0], trajectory=["a", "b"],
     ...                                 context={"call": ["stand", "phone"]})
@@ -97,7 +97,7 @@ class Context:
 
 
 def context_column(trips: Trajectories, name: str) -> Array:
-    """Returns a context column, one value a trip; raises a DataError if there is none of that name."""
+    """Returns a context column, one value per trip; raises a DataError if there is no column of that name."""
     if name not in trips.context:
         known = ", ".join(trips.context) or "none"
         raise DataError(

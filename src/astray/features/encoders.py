@@ -1,4 +1,4 @@
-"""Encoders turn steps into the numbers that the reward network sees: raw, fourier, familiarity, or the user's own."""
+"""Encoders, which turn steps into the inputs of the reward network: raw, fourier, familiarity, or the user's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Features = NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """Turns steps into features; ``without`` names, for each step, the remembered trip that must not count."""
+    """Turns steps into features; ``without`` gives, for each step, the number of a remembered trip to ignore."""
 
     @property
     def names(self) -> list[str]:
@@ -39,12 +39,12 @@ class Encoder(Protocol):
         """Returns the seconds by which steps must look back."""
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
-        """Returns features, one row for each step; the encoder chooses the order in memory."""
+        """Returns features, one row for each step, in C or Fortran order."""
 
 
 @dataclass(frozen=True)
 class RawEncoder:
-    """Gives exactly the paper's input: location, start, time since the start, velocity."""
+    """Returns exactly the paper's input: location, start, time since the start, velocity."""
 
     lags: tuple[float, ...] = ()
 
@@ -61,12 +61,12 @@ class RawEncoder:
 
 @dataclass(frozen=True)
 class FourierEncoder:
-    """Gives random Fourier features of location and start at several scales (Rahimi and Recht 2007), then motion.
+    """Returns random Fourier features of location and start at several scales (Rahimi and Recht 2007), then motion.
 
-    A small network cannot carve a street out of raw coordinates, but it can out of waves of the street's size.
+    A small network cannot learn a street from raw coordinates, but it can from waves as long as the street is wide.
     """
 
-    frequencies: Array  # (2, m), waves a metre
+    frequencies: Array  # (2, m), waves per metre
     lags: tuple[float, ...] = ()
 
     @classmethod
@@ -97,7 +97,7 @@ class FourierEncoder:
 
 @dataclass(frozen=True)
 class FamiliarityEncoder:
-    """Gives the familiarity of a step to an agent's memory by habit; then motion and the number of past trips."""
+    """Returns the familiarity of a step by each habit, then motion and the number of past trips."""
 
     memory: Memory = field(default_factory=Memory)
     habits: tuple[Habit, ...] = DEFAULT_HABITS
@@ -118,14 +118,14 @@ class FamiliarityEncoder:
         features = np.empty((len(self.habits) + len(_MOTION) + 1, len(steps)), np.float32)
         features[: len(self.habits)] = familiar.T
         _put_motion(steps, features[len(self.habits) : -1])
-        # The history counts a held-out trip, too: it must not tell training rows from others.
+        # The number of past trips includes a held-out one; otherwise it would distinguish training rows from others.
         features[-1] = np.log1p(self.memory.history)
         return features.T
 
     def features_of_step(self, step: Step, familiar: Features) -> Features:
-        """Returns the :meth:`features` of one step, (1, features), to the last bit.
+        """Returns the features of one step, (1, features), equal to the last bit to those of :meth:`features`.
 
-        This is the one-row form: on single numbers numpy takes five times as long as plain Python.
+        For one step this is five times as fast, because plain Python is faster than numpy on single numbers.
         """
         vx, vy = step.velocity
         features = np.empty((1, len(familiar) + len(_MOTION) + 1), np.float32)
@@ -142,14 +142,14 @@ class FamiliarityEncoder:
     def remember(
         self, steps: Steps, trip_ids: Sequence[TripId], whole: Mapping[int, Array] | None = None
     ) -> FamiliarityEncoder:
-        """Returns an encoder with further trips in its memory; ``steps.trip`` counts into ``trip_ids``.
+        """Returns an encoder with further trips in its memory; ``steps.trip`` gives positions in ``trip_ids``.
 
-        ``whole`` holds the keys of trips as a whole, by number.
+        ``whole`` maps each of these positions to the keys that count the trip as a whole.
         """
         if len(set(trip_ids)) < len(trip_ids):
             twice = next(t for t in trip_ids if trip_ids.count(t) > 1)
             raise DataError(
-                f"two trips are called {str(twice)!r}", remedy="give each trajectory of an agent an id of its own"
+                f"two trips are called {str(twice)!r}", remedy="give each trajectory of an agent a different id"
             )
         trips = keys_by_trip(steps, self.habits, self.frame)
         if whole:
@@ -159,7 +159,7 @@ class FamiliarityEncoder:
         return self.with_memory(self.memory.add({trip_ids[i]: keys for i, keys in trips.items()}, times))
 
     def with_memory(self, memory: Memory) -> FamiliarityEncoder:
-        """Returns an encoder of the same habits with another agent's memory."""
+        """Returns an encoder with the same habits and another agent's memory."""
         return FamiliarityEncoder(memory, self.habits, self.lags, self.frame)
 
 
@@ -195,7 +195,7 @@ class OwnEncoder:
             what = f"features of the shape {found.shape}" if found.shape != wanted else "features that are not finite"
             raise DataError(
                 f"the encoder {type(self.encoder).__name__} gave {what}",
-                remedy=f"give one row a step and a finite number for each of its names: {wanted}",
+                remedy=f"return one row per step and a finite number for each of its names: {wanted}",
             )
         return found
 
@@ -204,7 +204,7 @@ _MOTION = ["speed", "vx", "vy", "elapsed"]
 
 
 def _put_motion(steps: Steps, columns: Array) -> None:
-    """Writes speed, velocity and elapsed time of steps, as a network takes them, into four columns."""
+    """Writes the speed, velocity and elapsed time of steps into four columns, scaled for a network."""
     vx, vy = steps.velocity.T
     # A plain logarithm takes half as long as log1p; in single precision they are equal.
     columns[0] = np.log(1.0 + np.sqrt(vx * vx + vy * vy))

@@ -1,7 +1,7 @@
-"""Familiarity: in how many past trips did the agent do something like this?
+"""Familiarity: the number of past trips in which the agent did something similar.
 
-A habit says what two steps must share to count as the same: the cell, the cell and the direction, the origin of the
-trip, the hour, the speed, the way taken. Habits turn steps into keys (hashes), and a
+A habit defines what two steps must share to count as the same: the cell, the cell and the direction, the origin of the
+trip, the hour, the speed, the way taken. Each habit turns a step into keys (hashes), and a
 :class:`~astray.features.memory.Memory` counts the trips in which each key occurred.
 """
 
@@ -29,14 +29,14 @@ DAY = 86_400.0
 WEEK = 7 * DAY
 GRIDS = 2  # every habit has a key on each of two grids, half a cell apart; their counts are averaged
 SHIFTS = tuple(grid / GRIDS for grid in range(GRIDS))  # of each grid, in cells
-STANDING = 0.5  # metres a second; below that an agent has no direction of travel
+STANDING = 0.5  # metres per second; below that an agent has no direction of travel
 SECTORS = 8
-AT_ONCE = 4000  # steps whose keys are made together: their words stay in the processor's cache
+AT_ONCE = 4000  # steps whose keys are made together, few enough for the processor's cache
 
 
 @dataclass(frozen=True)
 class Habit:
-    """What two steps must share to count as the same.
+    """The properties that two steps must share to count as the same.
 
     >>> Habit(cell=500, heading=True).name
     'cell 500 m, heading'
@@ -48,7 +48,7 @@ class Habit:
     speed: bool = False  # the same band of speed (bands grow by sqrt 2)
     hours: float | None = None  # the same part of the day; a part lasts this many hours
     weekend: bool = False  # both on a working day, or both on a weekend
-    trail: int | None = None  # came from the same cell; the number of the lag that says how long ago
+    trail: int | None = None  # was in the same cell some time ago; the position of that time among the lags
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ DEFAULT_LAGS = (60.0, 300.0)
 
 
 class Frame(NamedTuple):
-    """The projection of steps in metres, and how far local time is ahead of UTC there.
+    """The projection of steps, and the seconds by which local time there is ahead of UTC.
 
     Keys depend only on places and local times, so one agent's steps can be looked up in another agent's memory.
     """
@@ -94,14 +94,14 @@ GRID_ORIGIN = Frame()
 
 
 class Frames(NamedTuple):
-    """The frames of many steps: one frame a step, for steps of several agents."""
+    """The frames of many steps, one for each step, for steps of several agents."""
 
     projection: Projections
     utc_offset: Array
 
     @classmethod
     def of(cls, frames: Sequence[Frame]) -> Frames:
-        """Stacks frames."""
+        """Joins single frames into arrays."""
         offsets = np.array([frame.utc_offset for frame in frames])
         return cls(Projections.of(frame.projection for frame in frames), offsets)
 
@@ -111,7 +111,7 @@ class Frames(NamedTuple):
 
 
 def keys_of(steps: Steps, habits: Sequence[Habit], frame: Frame | Frames = GRID_ORIGIN) -> NDArray[np.uint64]:
-    """Returns the keys of every step: (steps, habits, grids); in memory, all steps of a key lie side by side.
+    """Returns the keys of every step: (steps, habits, grids), stored key by key.
 
     Steps of several agents may each have their own frame.
     """
@@ -174,7 +174,7 @@ def _as_words(values: Array) -> NDArray[np.uint64]:
 
 
 class _Plan(NamedTuple):
-    """How to build the keys of some habits: the words that they need, each once, and the words of every key."""
+    """The way to build the keys of some habits. A key is a hash of words, 64-bit numbers such as a cell or an hour."""
 
     salts: tuple[int, ...]  # of each key, habit by habit, grid by grid
     keys: tuple[tuple[int, ...], ...]  # the numbers of the words of each key
@@ -231,11 +231,11 @@ def _plan_of(habits: tuple[Habit, ...]) -> _Plan:
 
 
 class StepKeys:
-    """Makes the keys of one step after another: those of :func:`keys_of`, to the last bit.
+    """Makes the keys of one step after another, equal to those of :func:`keys_of`.
 
-    This is the one-row form of :func:`keys_of`, for a fix that comes alone. numpy takes as long for one row as for a
-    hundred: :func:`keys_of` needs 150 microseconds, plain integers 30. A step mostly stays in the cells of the step
-    before it, so only keys with a changed word are hashed again.
+    This is the one-row form of :func:`keys_of`, for a live feed: 30 instead of 150 microseconds per step, because numpy
+    takes as long for one row as for a hundred. A step mostly stays in the cells of the step before it, so only keys
+    with a changed word are hashed again.
 
     >>> keys = StepKeys((Habit(cell=500), Habit(cell=500, speed=True)))
     >>> keys(Step(0.0, (120.0, 30.0), (3.0, 4.0), 0.0, (0.0, 0.0), 0.0, (), True)).shape, keys.changed
@@ -257,7 +257,7 @@ class StepKeys:
         """Returns the keys of a step: (habits, grids); the next step overwrites the array."""
         vx, vy = step.velocity
         speed = math.sqrt(vx * vx + vy * vy)
-        # Another library's functions may differ from numpy's in the last bit.
+        # Use numpy's functions: those of another library may differ in the last bit.
         turn = float(np.arctan2(vy, vx)) / (2 * np.pi) * SECTORS
         band = 2 * float(np.log2(max(speed, STANDING) / STANDING))
         local = step.time + self._frame.utc_offset
@@ -302,7 +302,7 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIG
     if not len(steps):
         return {}
     keys = keys_of(steps, habits, frame).reshape(len(steps), -1)
-    # Most steps stay in the cell of the step before: drop these repeats first, they are cheap to find.
+    # Most steps stay in the cell of the step before. These repeats are cheap to find, so drop them first.
     fresh = np.ones(keys.shape, bool)
     fresh[1:] = (keys[1:] != keys[:-1]) | (steps.trip[1:] != steps.trip[:-1])[:, None]
     starts = np.flatnonzero(np.r_[True, steps.trip[1:] != steps.trip[:-1]])
@@ -311,13 +311,13 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIG
 
 
 def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> NDArray[np.float32]:
-    """Returns log(1 + count) of every habit, averaged over the grids: (steps, habits); in memory, habit by habit.
+    """Returns log(1 + count) of every habit, averaged over the grids: (steps, habits), stored habit by habit.
 
-    ``without`` numbers, for each step, a remembered trip that must not count; -1 for none.
+    ``without`` gives, for each step, the number of a remembered trip to ignore; -1 for none.
     """
     n, habits, grids = keys.shape
     rows = keys.transpose(1, 2, 0).reshape(habits * grids, n)
-    # A cell is larger than a step, so a step mostly has the key of the step before: look up every run of equals once.
+    # A cell is larger than a step, so a step mostly has the same key as the one before: look up each run of them once.
     fresh = np.ones(rows.shape, bool)
     np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
     if without is not None:
@@ -331,7 +331,7 @@ def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> ND
 def familiarity_of(
     steps: Steps, habits: Sequence[Habit], memory: Memory, frame: Frame, without: Array | None = None
 ) -> NDArray[np.float32]:
-    """Returns the :func:`familiarity` of steps; the keys of many steps would take too much memory at once."""
+    """Returns the :func:`familiarity` of steps, some at a time, because the keys of all would take too much memory."""
     found = np.empty((len(habits), len(steps)), np.float32)
     for start in range(0, len(steps), AT_ONCE):
         rows = slice(start, start + AT_ONCE)
@@ -341,7 +341,7 @@ def familiarity_of(
 
 
 def familiarity_to_each(keys: Array, memories: Sequence[Memory]) -> NDArray[np.float32]:
-    """Returns what :func:`familiarity` gives for each row of keys (rows, habits, grids) in its own memory."""
+    """Returns the :func:`familiarity` of each row of keys (rows, habits, grids), each with a different memory."""
     counts = [memory.counts(own) for memory, own in zip(memories, keys, strict=True)]
     found: NDArray[np.float32] = np.add.reduce(np.log1p(np.array(counts)), axis=-1) / GRIDS
     return found

@@ -1,4 +1,4 @@
-"""The featurizer turns an agent's fixes into the features that its reward sees. It needs no training library."""
+"""The featurizer, which turns an agent's fixes into the inputs of its reward. It does not need torch."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from astray.features.trip_rows import TRIP_HABITS, TripRows
 Array = NDArray[Any]
 
 ENCODERS = ("familiarity", "fourier", "raw")
-LEAST = 1e-3  # seconds or metres: no receiver is that precise
+LEAST = 1e-3  # seconds or metres, the smallest valid setting: no receiver is more precise
 
 
 @dataclass(frozen=True)
 class FeaturizerConfig:
-    """How fixes become features."""
+    """The settings for turning fixes into features."""
 
     encoder: str = "familiarity"  # 'familiarity', 'fourier', or the paper's 'raw'
-    interval: float = 15.0  # seconds between two steps of a trip; velocities look back as far
+    interval: float = 15.0  # seconds between two steps of a trip, over which velocities are measured
     habits: tuple[Habit, ...] = DEFAULT_HABITS  # of the familiarity encoder
-    lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits of the way taken look back
+    lags: tuple[float, ...] = DEFAULT_LAGS  # seconds by which habits with a trail look back
     trace_interval: float = 10.0  # seconds between the points of a trip that the memory counts
     trace_spacing: float = 100.0  # metres, at most, between those points
     popularity: tuple[float, ...] = (150.0, 500.0)  # metres: sizes of the cells in which other agents are counted
@@ -45,16 +45,16 @@ class FeaturizerConfig:
     faults: FaultRules = FaultRules()
     forgetting: Forgetting = Forgetting()
     context: ContextSpec = ContextSpec()
-    utc_offset: float | None = None  # seconds that local time is ahead of UTC; None: by the longitude
+    utc_offset: float | None = None  # seconds by which local time is ahead of UTC; None: by the longitude
 
     def __post_init__(self) -> None:
         for name in ("interval", "trace_interval", "trace_spacing", "window"):
             if not getattr(self, name) >= LEAST:
-                raise DataError(f"{name} is {getattr(self, name)}", remedy=f"give a number from {LEAST} on")
+                raise DataError(f"{name} is {getattr(self, name)}", remedy=f"give at least {LEAST}")
         if not {Habit(cell=size) for size in self.popularity} <= set(self.habits):
             raise DataError(
-                f"popularity is of cells of {self.popularity} metres, but not all of them are habits",
-                remedy="give sizes of habits, or ()",
+                f"popularity has cells of {self.popularity} metres, but not every size has a habit",
+                remedy="give sizes of cells that habits have, or ()",
             )
         if any(h.trail is not None and not 0 <= h.trail < len(self.lags) for h in self.habits):
             raise DataError(
@@ -63,16 +63,16 @@ class FeaturizerConfig:
 
     @property
     def window_rows(self) -> int:
-        """Returns the rows of a window, at least one."""
+        """Returns the number of rows in a window, at least one."""
         return max(1, round(self.window / self.interval))
 
 
 INTERVALS = (15.0, 30.0)
-"""Seconds: a shorter interval costs more than it tells, a longer one tells less."""
+"""The least and the greatest interval in seconds; a shorter one takes longer without better scores."""
 
 
 def sampling_interval(trips: Trajectories) -> float:
-    """Returns the median of the seconds between fixes, limited to :data:`INTERVALS`, as the interval between steps.
+    """Returns the interval between steps for these trips: the median seconds between fixes, within :data:`INTERVALS`.
 
     >>> every_20_s = Trajectories.from_fixes(time=np.arange(9) * 20.0, lat=np.zeros(9), lon=np.zeros(9))
     >>> sampling_interval(every_20_s)
@@ -84,11 +84,11 @@ def sampling_interval(trips: Trajectories) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trips that were projected, cleaned and cut into steps once, for every later use."""
+    """Trips that are already projected, cleaned and cut into steps."""
 
     trips: Trajectories
     paths: Trajectories  # in metres, without faulty fixes, with their context
-    steps: Steps  # one about every interval
+    steps: Steps  # about one per interval
 
     def __getitem__(self, trips: Array) -> Prepared:
         """Returns some of the trips, by their positions in rising order."""
@@ -100,19 +100,19 @@ class Prepared:
 
 
 class Featurized(NamedTuple):
-    """The features of fixes: one row for every good fix, or one about every interval."""
+    """The features of fixes: one row for every good fix, or about one per interval."""
 
     features: NDArray[np.float32]
     steps: Steps
-    row: NDArray[np.int64]  # which fix of the input this is
-    weight: NDArray[np.float64]  # seconds by which the row counts in its trip's mean
+    row: NDArray[np.int64]  # the position of the row's fix in the input
+    weight: NDArray[np.float64]  # the row's weight in its trip's mean, in seconds
     fault: NDArray[np.int8]  # one for each fix of the input: 0, or the number of its fault
-    statistics: NDArray[np.float32] | None = None  # (trips, statistics), where there is a memory
+    statistics: NDArray[np.float32] | None = None  # (trips, statistics); None without a memory
 
 
 @dataclass(frozen=True, eq=False)
 class Featurizer:
-    """Holds a projection, an encoder with its memory, a context, and the popularity of places.
+    """Turns an agent's fixes into features; holds a projection, an encoder with its memory, a context, a popularity.
 
     >>> trips = Trajectories.from_fixes(time=np.arange(100) * 10, lat=45 + np.arange(100) * 1e-4, lon=np.full(100, 7.0))
     >>> featurizer = Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)).remember(trips)
@@ -161,7 +161,7 @@ class Featurizer:
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """Returns the statistics of a whole trip; none where the encoder has no memory."""
+        """Returns the statistics of a whole trip; empty if the encoder has no memory."""
         return statistics_of(self.config.habits, self.popularity.cells) if self.counts else ()
 
     @property
@@ -171,23 +171,23 @@ class Featurizer:
 
     @property
     def memory(self) -> Memory:
-        """Returns the remembered trips; an empty memory where the encoder has none."""
+        """Returns the memory of past trips; an empty one if the encoder has none."""
         return self.encoder.memory if isinstance(self.encoder, FamiliarityEncoder) else Memory()
 
     # ---------------------------------------------------------------- remembering
 
     def prepare(self, fixes: Trajectories) -> Prepared:
-        """Projects and cleans trips and cuts them into steps; depends neither on the memory nor on the popularity."""
+        """Projects and cleans trips and cuts them into steps; the result does not depend on memory or popularity."""
         paths = self.paths(fixes)
         return Prepared(fixes, paths, self.chosen_steps(paths))
 
     def chosen_steps(self, paths: Trajectories) -> Steps:
-        """Returns one step of paths about every interval."""
+        """Returns about one step per interval of the paths."""
         steps = self.steps(paths)
         return steps[chosen(steps, self.config.interval)]
 
     def remember(self, trips: Trajectories | Prepared, rows: TripRows | None = None) -> Featurizer:
-        """Returns a featurizer that also remembers these trips; ``rows`` are theirs, if the caller has them."""
+        """Returns a featurizer that also remembers these trips; ``rows`` are their rows, if the caller has them."""
         if not isinstance(self.encoder, FamiliarityEncoder):
             return self
         of = trips if isinstance(trips, Prepared) else self.prepare(trips)
@@ -198,7 +198,7 @@ class Featurizer:
         return replace(self, encoder=self.encoder.remember(steps, of.trips.ids, of_whole))
 
     def among(self, others: Trajectories, paths: Trajectories | None = None) -> Featurizer:
-        """Returns a featurizer that also knows where these agents go; ``paths`` are theirs, if the caller has them."""
+        """Returns a featurizer that also knows where others go; ``paths`` are theirs, if the caller has them."""
         if not self.counts or not self.popularity.cells:
             return self
         steps = steps_of(self._traces(self.paths(others) if paths is None else paths), self.config.interval)
@@ -215,7 +215,7 @@ class Featurizer:
 
     @property
     def frame(self) -> Frame:
-        """Returns the projection, and how far local time is ahead of UTC."""
+        """Returns the projection and the offset of local time from UTC."""
         return Frame(self.projection, self.context.utc_offset)
 
     def forget(self, trip_ids: Iterable[TripId]) -> Featurizer:
@@ -229,13 +229,13 @@ class Featurizer:
         return replace(self, encoder=self.encoder.with_memory(memory))
 
     def _traces(self, paths: Trajectories) -> Trajectories:
-        """Returns paths with the points that a memory counts."""
+        """Returns the paths with the points that a memory counts."""
         return trace(resample(paths, self.config.trace_interval), self.config.trace_spacing)
 
     # ---------------------------------------------------------------- looking
 
     def paths(self, fixes: Trajectories) -> Trajectories:
-        """Returns the paths of fixes, in this featurizer's metres, with their context."""
+        """Returns the paths of fixes with their context, in metres around this featurizer's centre."""
         return self._paths(fixes)[0]
 
     def _paths(self, fixes: Trajectories) -> tuple[Trajectories, NDArray[np.int8]]:
@@ -244,38 +244,38 @@ class Featurizer:
         return paths, fault
 
     def steps(self, paths: Trajectories) -> Steps:
-        """Returns the steps of paths; they look back as far as the encoder needs."""
+        """Returns the steps of paths, with the lags that the encoder needs."""
         return steps_of(paths, self.config.interval, self.encoder.lags)
 
     def encode(self, steps: Steps, without: Array | None = None) -> NDArray[np.float32]:
-        """Returns the features of steps; ``without`` numbers the remembered trip that must not count, -1 for none."""
+        """Returns the features of steps; ``without`` is, for each, the number of a remembered trip to ignore, or -1."""
         return np.ascontiguousarray(self._in_context(steps, self.encoder.encode(steps, without)))
 
     def _in_context(self, steps: Steps, features: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.hstack([features, self.context.encode(steps)]) if self.context.names else features
 
     def trip_rows(self, steps: Steps, n_trips: int) -> TripRows:
-        """Returns steps as the rows of trips, with the keys under which any memory counts them."""
+        """Returns steps as rows of trips, with the keys to look them up in any memory."""
         return TripRows.of(steps, self.config.habits, self.frame, n_trips)
 
     def rows(self, trips: Trajectories | Prepared) -> TripRows:
-        """Returns trips as rows about every interval, with the keys under which any memory counts them."""
+        """Returns trips as rows, about one per interval, with the keys to look them up in any memory."""
         of = trips if isinstance(trips, Prepared) else self.prepare(trips)
         return self.trip_rows(of.steps, len(of.trips))
 
     def measure(
         self, rows: TripRows, without: Array | None = None, maker: Array | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Returns the familiarity of rows, and the statistics of their trips.
+        """Returns the familiarity of rows and the statistics of their trips.
 
-        ``without`` numbers, for each trip, the remembered trip that must not count, ``maker`` the agent of the
-        popularity that made it; -1 for none.
+        For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker`` the number (in the
+        popularity) of the agent that made the trip, to ignore there; -1 for none.
         """
         familiar = self.familiarity(rows, without)
         return familiar, self.trip_statistics(rows, familiar, without, maker)
 
     def familiarity(self, rows: TripRows, without: Array | None = None) -> NDArray[np.float32]:
-        """Returns how familiar rows are: (rows, habits)."""
+        """Returns the familiarity of rows: (rows, habits)."""
         return familiarity(rows.keys, self.memory, None if without is None else without[rows.steps.trip])
 
     def trip_statistics(
@@ -302,7 +302,7 @@ class Featurizer:
         return self._in_context(step.row(given), features) if self.context.names else features
 
     def featurize(self, fixes: Trajectories, every: bool = True) -> Featurized:
-        """Returns the features of every good fix, or of one about every interval, with the statistics of the trips.
+        """Returns the features of every good fix, or of about one per interval, with the statistics of the trips.
 
         A remembered trip does not count towards its own familiarity.
         """
@@ -310,7 +310,7 @@ class Featurizer:
         every = every or not self.counts
         kept, steps, weight = looked_at(self.steps(paths), self.config.interval, every)
         number = self.memory.number_of(fixes.ids)
-        # New trips, the usual case, are not in the memory.
+        # Usually the trips are new and not in the memory.
         without = number if (number >= 0).any() else None
         row = paths.columns["row"][kept]
         if every or not isinstance(self.encoder, FamiliarityEncoder):

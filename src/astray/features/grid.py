@@ -1,7 +1,7 @@
-"""The grid of the earth: square cells of any size, the same ones for every agent.
+"""The grid of the earth: square cells of any size, which are the same for every agent.
 
-A row of cells lies between two parallels. All places of a row are measured by the row's middle, so that a cell is as
-wide as it is high everywhere on earth. Neighbouring rows are not aligned; counting does not need that.
+A row of cells lies between two parallels. Its middle parallel sets the width of its cells, so that a cell is as wide as
+it is high everywhere on earth. Neighbouring rows are not aligned, which does not matter for counting.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from astray.features.hashing import changes
 
 Array = NDArray[Any]
 
-MANY = 4096  # places from which on it is faster to take the cosine of every run of equal rows only once
+MANY = 4096  # from this number of places on, it is faster to take one cosine for each run of places in the same row
 
 
 def cells(places: Array, size: float | Array, shift: float | Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns row and column of places on a grid that is shifted by a share of a cell.
+    """Returns the row and column of places on a grid shifted by a fraction of a cell.
 
     ``places`` are (2, n), as :meth:`Projection.to_grid` gives them.
 
@@ -38,17 +38,17 @@ def cells(places: Array, size: float | Array, shift: float | Array) -> tuple[NDA
 
 
 def _narrowing(row: Array, size: Any, shift: Any) -> Array:
-    """Returns how much shorter the middle of each row is than the equator."""
+    """Returns the length of each row's middle parallel as a fraction of the equator."""
     latitude = (row - shift + 0.5) * (size / METRES_A_DEGREE)
     if latitude.size < MANY:
         return np.asarray(np.cos(np.radians(latitude)))
     flat = latitude.ravel()
-    starts = np.flatnonzero(changes(flat))  # an agent mostly stays in the row where it was
+    starts = np.flatnonzero(changes(flat))  # an agent mostly stays in the same row
     narrowing = np.cos(np.radians(flat[starts]))
     return np.repeat(narrowing, np.diff(starts, append=len(flat))).reshape(latitude.shape)
 
 
 @lru_cache(maxsize=65_536)
 def row_narrowing(row: int, size: float, shift: float) -> float:
-    """Returns how much shorter the middle of one row is than the equator; a live feed asks for the same few rows."""
+    """Returns the length of one row's middle parallel as a fraction of the equator, cached for live feeds."""
     return float(_narrowing(np.array(float(row)), size, shift))

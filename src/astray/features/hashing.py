@@ -1,4 +1,4 @@
-"""Hashing: mixes 64-bit words into keys, for arrays and for single integers."""
+"""Hashes 64-bit words into keys, for arrays and for single integers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAR = [np.array(far, np.uint64) for far in (30, 27, 31)]
 
 def mix(a: Array, b: Array) -> NDArray[np.uint64]:
     """Hashes two words into one (a multiply, xor-shift round as in SplitMix64, Steele et al. 2014)."""
-    # Neighbouring cells are small numbers: spread the first word over all bits before the second one comes in.
+    # Numbers of cells are small: spread the first word over all bits before mixing in the second one.
     h = a * _ODD[0] + b
     shifted = h >> _FAR[0]
     h ^= shifted

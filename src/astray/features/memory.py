@@ -1,8 +1,8 @@
-"""Memory: what an agent has done before, as sparse counts of trips.
+"""Memory: an agent's past trips, as sparse counts.
 
-A memory knows nothing of streets or hours: it holds keys (hashes of "this cell", "this cell at this hour", ...) and,
-for each, the trips in which it occurred. Agents differ only by their memories: counting trips enrols a new agent,
-adding a trip is learning online, and removing a trip is forgetting.
+A memory holds keys (hashes of "this cell", "this cell at this hour", ...) and, for each key, the trips in which it
+occurred. The reward is the same for all agents, so agents differ only by their memories: adding trips enrols an agent
+or lets it learn online, and removing trips makes it forget.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from astray.features.hashing import changes
 
 Array = NDArray[Any]
 Name = TypeVar("Name", TripId, str, default=TripId)
-"""What a memory counts: trips; or agents, if it counts the agents that go to a place."""
+"""The names of what a memory counts: ids of trips, or agents, if it counts the agents that go to a place."""
 
 
-A_FEW = 64  # keys up to which bisection is fast enough
+A_FEW = 64  # up to this number of keys, bisection is fast enough
 BISECTED = 16  # without a look-up table, bisect if the memory holds this many times more keys than are looked up
 
 
 @dataclass(frozen=True)
 class Forgetting:
-    """How a memory forgets; by default it keeps everything."""
+    """The rules by which a memory forgets; by default it keeps everything."""
 
     max_trips: int | None = None  # the number of newest trips to keep
-    window: float | None = None  # forget trips that are this many seconds older than the newest
-    half_life: float | None = None  # seconds after which a trip counts half
+    window: float | None = None  # forget trips that are more than this many seconds older than the newest
+    half_life: float | None = None  # seconds after which the weight of a trip has halved
 
     def __post_init__(self) -> None:
         for name in ("max_trips", "window", "half_life"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise DataError(f"{name} is {value}", remedy="give a number above 0, or None to forget nothing by it")
+                raise DataError(f"{name} is {value}", remedy="give a number above 0, or None to switch it off")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Memory(Generic[Name]):
     trip_ids, times
         The remembered trips, and when each was made (seconds since 1970).
     keys, trips
-        The postings: ``keys[i]`` occurred in trip number ``trips[i]``; sorted by key, then trip; no pair twice.
+        The postings: ``keys[i]`` occurred in trip number ``trips[i]``; sorted by key, then trip, without duplicates.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Memory(Generic[Name]):
     >>> memory = Memory().add({"monday": key[:2], "tuesday": key[1:]})
     >>> memory.counts(key).tolist()
     [1.0, 2.0, 1.0]
-    >>> memory.counts(key, without=np.array([1, 1, 1])).tolist()   # as if tuesday had not been
+    >>> memory.counts(key, without=np.array([1, 1, 1])).tolist()   # ignoring tuesday
     [1.0, 1.0, 0.0]
     >>> memory.remove(["monday"]).counts(key).tolist()
     [0.0, 1.0, 1.0]
@@ -79,7 +79,7 @@ class Memory(Generic[Name]):
     # ---------------------------------------------------------------- changing
 
     def add(self, trips: Mapping[Name, Array], times: Mapping[Name, float] | None = None) -> Memory[Name]:
-        """Returns a memory with further trips: the keys that occurred in each, in any order, repeated or not."""
+        """Returns a memory with further trips, given the keys in each, in any order; repeated keys count once."""
         keys = [np.asarray(k, np.uint64) for k in trips.values()]
         number = np.repeat(np.arange(len(keys), dtype=np.int32), [len(k) for k in keys])
         new = Memory(
@@ -90,13 +90,13 @@ class Memory(Generic[Name]):
         return self.merge(new)
 
     def merge(self, other: Memory[Name]) -> Memory[Name]:
-        """Returns a memory with the trips of both; it forgets as this one does."""
+        """Returns a memory with the trips of both, which forgets by this one's rules."""
         known = set(self.trip_ids).intersection(other.trip_ids)
         if known:
             raise DataError(
                 f"trip {str(min(known))!r} is remembered already", remedy="remove it first, or give it another id"
             )
-        # The other trips get the higher numbers, so their postings belong behind equal keys.
+        # The other trips get the higher numbers, so their postings come after those of this memory with equal keys.
         at = np.searchsorted(self.keys, other.keys, side="right")
         merged = Memory(
             self.trip_ids + other.trip_ids,
@@ -108,7 +108,7 @@ class Memory(Generic[Name]):
         return merged._forget()
 
     def ordered(self) -> Memory[Name]:
-        """Returns the same trips sorted by time, then by name, in whatever order they were added.
+        """Returns the same memory with its trips sorted by time, then by name.
 
         >>> key = np.array([7], np.uint64)
         >>> memory = Memory().add({"late": key, "early": key}, {"late": 9.0, "early": 5.0})
@@ -136,7 +136,7 @@ class Memory(Generic[Name]):
         if rule.window is not None and len(self):
             keep &= self.times >= self.times.max() - rule.window
         if rule.max_trips is not None and keep.sum() > rule.max_trips:
-            # Of trips made at the same time, the one that was added last is the newest.
+            # Among trips made at the same time, the one added last counts as the newest.
             oldest_first = np.argsort(np.where(keep, self.times, -np.inf), kind="stable")
             keep[oldest_first[: len(self) - rule.max_trips]] = False
         return self._keep(keep)
@@ -158,7 +158,7 @@ class Memory(Generic[Name]):
 
     @cached_property
     def _weights(self) -> NDArray[np.float64]:
-        """Returns how much each trip counts."""
+        """Returns the weight of each trip."""
         if self.forgetting.half_life is None or not len(self):
             return np.ones(len(self))
         age: Array = self.times.max() - self.times
@@ -170,14 +170,14 @@ class Memory(Generic[Name]):
 
     @cached_property
     def history(self) -> float:
-        """Returns the number of trips behind the counts, each by its weight."""
+        """Returns the sum of the weights of all trips; without a half-life, their number."""
         return float(self._weights.sum())
 
     def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
-        """Returns in how many trips each key occurred.
+        """Returns the number of trips in which each key occurred, by weight.
 
-        ``without`` (broadcast against ``keys``) numbers, for each key, a trip that must not count; -1 for none. It
-        makes a remembered trip comparable with a new one.
+        ``without`` (broadcast against ``keys``) gives, for each key, the number of a trip to ignore; -1 for none. So a
+        remembered trip can be scored as if it were new.
         """
         flat = np.ascontiguousarray(keys, np.uint64).reshape(-1)
         held_out = None if without is None else np.broadcast_to(without, keys.shape).reshape(-1)
@@ -186,7 +186,7 @@ class Memory(Generic[Name]):
         at = self._index.find(flat)
         counts = self._index.count.take(at)
         if held_out is not None:
-            own, left = self._left(at, held_out)
+            own, left = self._counts_without(at, held_out)
             counts[own] = left
         return counts.reshape(keys.shape)
 
@@ -197,14 +197,14 @@ class Memory(Generic[Name]):
         at = self._index.find(keys)
         logs = self._index.log_count.take(at)
         if without is not None:
-            own, left = self._left(at, without)
+            own, left = self._counts_without(at, without)
             logs[own] = np.log1p(left)
         return logs
 
     def _are_few(self, keys: Array, without: Array | None) -> bool:
-        """Returns True if bisection finds the keys sooner than it takes to build a look-up table.
+        """Returns True if bisection finds the keys faster than building a look-up table would take.
 
-        A table also takes memory for each of many agents.
+        A table for each of many agents would also take much memory.
         """
         if len(keys) <= A_FEW:
             return True
@@ -212,7 +212,7 @@ class Memory(Generic[Name]):
         return can_bisect and BISECTED * len(keys) < len(self.keys)
 
     def _bisect(self, keys: Array, without: Array | None) -> NDArray[np.float32]:
-        """Counts a few keys by bisection: no look-up table is built and kept."""
+        """Counts a few keys by bisection, without building a look-up table."""
         low, high = self.keys.searchsorted(keys), self.keys.searchsorted(keys, side="right")
         counts = np.asarray(high - low, np.float32)
         if self.forgetting.half_life is not None:
@@ -224,8 +224,8 @@ class Memory(Generic[Name]):
                     counts[i] = max(counts[i] - np.float32(self._weights[without[i]]), np.float32(0))
         return counts
 
-    def _left(self, at: Array, without: Array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Returns which keys occurred in the held-out trip, and how often they occurred in the others."""
+    def _counts_without(self, at: Array, without: Array) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Returns the positions of keys that occurred in the trip to ignore, and their counts without it."""
         index = self._index
         own = np.flatnonzero((at > 0) & (without >= 0))
         own = own[index.holds(at[own], without[own])]
@@ -243,7 +243,7 @@ class Memory(Generic[Name]):
 
 
 def _postings(keys: Array, trips: Array) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Sorts pairs by key, then trip, and drops repeated ones."""
+    """Returns pairs of key and trip sorted by key, then trip, without duplicates."""
     order = np.lexsort((trips, keys))
     keys, trips = keys[order], trips[order]
     new = changes(keys) | changes(trips)
@@ -257,15 +257,15 @@ def index_of_counts(keys: NDArray[np.uint64], counts: Array) -> _Index:
 
 @dataclass(frozen=True)
 class _Index:
-    """Distinct keys with their counts, and a table of their leading bits to find them by.
+    """Distinct keys with their counts, and a look-up table by the leading bits of the keys.
 
-    The keys are hashes, so they are evenly spread: with about as many buckets as keys, a look-up reads one bucket and
-    one or two keys, where a binary search would miss the cache twenty times.
+    The keys are hashes and thus evenly spread: with about as many buckets as keys, a look-up reads one bucket and one
+    or two keys, whereas a binary search would miss the cache twenty times.
     """
 
     keys: NDArray[np.uint64]
     count: NDArray[np.float32]
-    log_count: NDArray[np.float32]  # log(1 + count): slower to compute than to look up
+    log_count: NDArray[np.float32]  # log(1 + count), stored because it is faster to look up than to compute
     bucket: NDArray[np.int32]
     shift: np.uint64
     starts: NDArray[np.int64]
@@ -297,10 +297,10 @@ class _Index:
         )
 
     def find(self, keys: Array) -> NDArray[np.int32]:
-        """Returns the position of each key among the distinct ones; 0 if it is not found."""
+        """Returns the position of each key among the distinct ones; 0 if it is not there."""
         at = self.bucket.take((keys >> self.shift).view(np.int64))
         there = self.keys.take(at)
-        # The keys of a bucket are sorted: continue until one is as high.
+        # The keys of a bucket are sorted: advance to the first that is not lower.
         lower = np.flatnonzero(there < keys)
         while len(lower):
             after = at.take(lower) + 1
@@ -311,7 +311,7 @@ class _Index:
         return at
 
     def holds(self, at: Array, trip: Array) -> NDArray[np.bool_]:
-        """Returns whether the key at each position occurred in each trip, by bisection of that key's postings."""
+        """Returns True where the key at a position occurred in the given trip, by bisection of the key's postings."""
         low = self.starts.take(at)
         last = self.starts.take(at + 1) - 1
         step = 1 << max(int((last - low).max(initial=0)).bit_length() - 1, 0)

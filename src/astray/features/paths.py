@@ -1,7 +1,7 @@
-"""Paths: where an agent was when, in metres, cut at gaps; resampled for learning, traced for memory.
+"""Paths: the places and times of an agent in metres, cut at gaps; resampled for learning, traced for the memory.
 
-A set of paths is a :class:`~astray.Trajectories` with the columns ``time`` and ``xy``. All that the learner sees
-becomes paths first: demonstrations, counterfactuals, other agents' trips, the policy's rollouts.
+A set of paths is a :class:`~astray.Trajectories` with the columns ``time`` and ``xy``. Demonstrations, counterfactuals,
+other agents' trips and the policy's rollouts all become paths before they become steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 def paths_of(
     fixes: Trajectories, projection: Projection, rules: FaultRules | None = None
 ) -> tuple[Trajectories, NDArray[np.int8]]:
-    """Returns the paths of GPS trajectories, without their faulty fixes, and the fault of every fix.
+    """Returns the paths of GPS trajectories without faulty fixes, and the fault of every fix.
 
     A path ends at a gap, so a trajectory may have several. The context ``trip`` is the position of a path's trajectory,
     the column ``row`` the position of each point's fix.
@@ -56,7 +56,7 @@ def make_paths(
     trip: Array | None = None,
     row: Array | None = None,
 ) -> Trajectories:
-    """Makes paths of checked arrays; by default each path is a trip."""
+    """Makes paths from arrays that were checked before; by default each path is a trip."""
     n = len(offsets) - 1
     blank = np.full(n, "")
     columns = {"time": time, "xy": xy} | ({} if row is None else {"row": row})
@@ -70,7 +70,7 @@ def make_paths(
 
 
 def of_trips(paths: Trajectories, trips: Array) -> Trajectories:
-    """Selects the paths of some trips, given by their positions in rising order, and numbers these trips from 0."""
+    """Returns the paths of some trips, given by their positions in rising order, with these trips numbered from 0."""
     number = np.full(max(paths.context["trip"].max(initial=-1), trips.max(initial=-1)) + 1, -1)
     number[trips] = np.arange(len(trips))
     kept = paths[number[paths.context["trip"]] >= 0]
@@ -79,7 +79,7 @@ def of_trips(paths: Trajectories, trips: Array) -> Trajectories:
 
 
 def resample(paths: Trajectories, interval: float) -> Trajectories:
-    """Returns the paths with equally spaced points, as near to ``interval`` seconds apart as both ends allow."""
+    """Returns the paths with points at equal intervals near ``interval`` seconds; keeps the first and last points."""
     own, offsets = paths.columns["time"], paths.offsets
     first, last = own[offsets[:-1]], own[offsets[1:] - 1]
     pieces = np.maximum(1, np.rint((last - first) / interval)).astype(np.int64)
@@ -88,7 +88,7 @@ def resample(paths: Trajectories, interval: float) -> Trajectories:
     starts = np.r_[0, np.cumsum(pieces + 1)]
     path = np.repeat(np.arange(len(paths)), pieces + 1)
     time = first[path] + apart[path] * (np.arange(starts[-1]) - starts[:-1][path])
-    # All paths are searched at once, on one clock.
+    # One search for all paths, on one clock.
     shift = shifts(own, offsets)
     after = np.searchsorted(own + np.repeat(shift, paths.lengths), time + shift[path], side="right")
     end = offsets[1:][path] - 1
@@ -97,9 +97,9 @@ def resample(paths: Trajectories, interval: float) -> Trajectories:
 
 
 def trace(paths: Trajectories, spacing: float) -> Trajectories:
-    """Returns the paths with points added in a straight line wherever two are more than ``spacing`` metres apart.
+    """Returns the paths with points added on the straight line between any two more than ``spacing`` metres apart.
 
-    A memory that counts visits must not depend on how often the receiver reported.
+    So the visits that a memory counts do not depend on how often the receiver reported.
     """
     time, xy = paths.columns["time"], paths.columns["xy"]
     distance = np.hypot(*np.diff(xy, axis=0, append=xy[-1:]).T)
@@ -118,9 +118,9 @@ def trace(paths: Trajectories, spacing: float) -> Trajectories:
 
 
 def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray[np.float64]]:
-    """Returns where the agent was ``lag`` seconds before each point, for each lag; before the path's start, its start.
+    """Returns, for each lag, the agent's place ``lag`` seconds before each point, or the start of the path if later.
 
-    In memory, all coordinates east come before all coordinates north.
+    The arrays are stored column by column.
     """
     time, rows = paths.columns["time"], np.arange(paths.n_rows)
     start = np.repeat(paths.offsets[:-1], paths.lengths)
@@ -133,7 +133,7 @@ def locations_before(paths: Trajectories, lags: Sequence[float]) -> list[NDArray
 
 
 def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Trajectories:
-    """Returns other points for the same paths."""
+    """Returns the same paths with other points."""
     return Trajectories.unchecked(
         {"time": time, "xy": xy},
         offsets.astype(np.int64),
@@ -144,12 +144,12 @@ def _derived(paths: Trajectories, time: Array, xy: Array, offsets: Array) -> Tra
 
 
 def _between(paths: Trajectories, low: Array, high: Array, time: Array) -> NDArray[np.float64]:
-    """Interpolates between two points each, at the given times; a time outside of them gives the nearer point."""
+    """Interpolates at each time between two points, ``low`` and ``high``; outside of them, returns the nearer one."""
     own, xy = paths.columns["time"], np.ascontiguousarray(paths.columns["xy"].T)
     before = own.take(low)
     span = own.take(high) - before
     share = np.clip((time - before) / (span + (span == 0)), 0.0, 1.0)
     here = xy.take(low, axis=1)
-    # Two points at the same time are one: there is nowhere to go between them.
+    # If both points have the same time, the result is the first one.
     share *= span > 0
     return np.asarray((here + share * (xy.take(high, axis=1) - here)).T)

@@ -1,7 +1,7 @@
-"""Popularity: how many other agents go to a place, whether or not the agent itself has been there.
+"""Popularity: the number of other agents that go to a place.
 
-A place where the agent has never been says little by itself. If many others go there, one of them may have made the
-trip; if nobody does, the agent may simply be somewhere new.
+That the agent has never been to a place says little. If many others go there, one of them may have made the trip; if
+nobody does, the agent may simply be somewhere new.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class Counted:
     """The number of agents that have been to each cell, without their names."""
 
     keys: Keys = field(default_factory=lambda: NO_KEYS)  # of the cells, sorted
-    agents: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # that have been to each cell
+    agents: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # the number for each cell
     total: int = 0  # the number of agents
 
     @classmethod
     def of(cls, visitors: Memory[str]) -> Counted:
-        """Counts a memory whose trips are agents."""
+        """Makes the counts from a memory that counts agents."""
         keys, agents = np.unique(visitors.keys, return_counts=True)
         return cls(keys, agents.astype(np.int32), len(visitors))
 
     def without(self, cells: Keys) -> Counted:
-        """Returns the counts without an agent that has been to these cells; an agent without cells was not counted."""
+        """Returns the counts without an agent that has been to these cells; without cells, the counts are unchanged."""
         if not len(cells):
             return self
         left = self.agents - np.isin(self.keys, cells, assume_unique=True)
         return Counted(self.keys[left > 0], left[left > 0].astype(np.int32), self.total - 1)
 
     def look_up(self, keys: Keys) -> NDArray[np.float32]:
-        """Returns how many agents have been to each of some cells: a few by bisection, many by a table."""
+        """Returns the number of agents that have been to each cell, by bisection for few cells, else by a table."""
         if len(keys) > A_FEW:
             return np.asarray(self._index.count.take(self._index.find(keys)), np.float32)
         count = np.zeros(len(keys), np.float32)
@@ -60,7 +60,7 @@ class Counted:
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Counts of agents from which one named agent can be left out; far smaller than a :class:`Memory` of all agents.
+    """Counts of agents that can ignore one named agent; takes far less memory than a :class:`Memory` of all agents.
 
     >>> counted = Counted(np.array([7, 8], np.uint64), np.array([2, 1], np.int32), 2)
     >>> visits = Visits(counted, "ann", np.array([7], np.uint64))
@@ -85,7 +85,7 @@ class Visits:
         return np.array([0 if agent in self.trip_ids else -1 for agent in agents], np.int64)
 
     def counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
-        """Returns how many agents have been to each cell; where ``without`` is 0, the named agent does not count."""
+        """Returns the number of agents that have been to each cell, without the named agent where ``without`` is 0."""
         flat = np.ascontiguousarray(keys, np.uint64).reshape(-1)
         count = self.counted.look_up(flat).reshape(keys.shape)
         if without is not None and len(self.cells):
@@ -99,17 +99,17 @@ class Visits:
 
 @dataclass(frozen=True, eq=False)
 class Popularity:
-    """Knows the cells that some agents have been to.
+    """Counts the agents that have been to each cell.
 
     Attributes
     ----------
     cells
-        Their sizes in metres.
+        The sizes of the cells in metres.
     agents
-        A memory whose trips are agents: the ids are their names, the keys their cells; or :class:`Visits`, which counts
-        them without their names.
+        A :class:`Memory` that counts agents (its ids are their names, its keys their cells); or :class:`Visits`, which
+        counts them without their names.
     excluded
-        The agent whose trips are scored; it does not count.
+        The agent whose trips are scored; it is not counted.
 
     Examples
     --------
@@ -127,13 +127,13 @@ class Popularity:
 
     @property
     def habits(self) -> tuple[Habit, ...]:
-        """Returns the habit of each size of cell: two places count as one if they share that cell."""
+        """Returns a habit for each size of cell, by which two places are the same if they share that cell."""
         return tuple(Habit(cell=size) for size in self.cells)
 
     def visited(self, keys: Mapping[str, Array]) -> Popularity:
-        """Returns a popularity with further places of known or new agents, by the keys of :attr:`habits`.
+        """Returns a popularity with further places of known or new agents, given as keys of :attr:`habits`.
 
-        Leaves out trips without an agent's name: a known agent may have made them.
+        Ignores trips without an agent's name, because a known agent may have made them.
         """
         known, found = self.by_name, {}
         for agent, places in keys.items():
@@ -148,16 +148,16 @@ class Popularity:
 
     @property
     def by_name(self) -> Memory[str]:
-        """Returns the agents with their names and cells, where the names are known."""
+        """Returns the agents with their names and cells; the names must be known."""
         assert isinstance(self.agents, Memory), "agents that are counted without their names have no names"
         return self.agents
 
     def excluding(self, agent: str) -> Popularity:
-        """Returns the popularity among everybody but this agent."""
+        """Returns the popularity without counting this agent."""
         return replace(self, excluded=agent)
 
     def of_the_same(self, other: Popularity) -> bool:
-        """Returns True if both are views of the same counts of agents."""
+        """Returns True if both share the same counts of agents."""
         mine, others = (of.agents.counted if isinstance(of.agents, Visits) else of.agents for of in (self, other))
         return mine is others
 
@@ -168,13 +168,13 @@ class Popularity:
     def encode(self, keys: Array, habits: Sequence[Habit], maker: Array | None = None) -> NDArray[np.float32]:
         """Returns log(1 + agents) of every row and size of cell, averaged over the grids: (rows, sizes).
 
-        ``keys`` are those of ``habits``, (rows, habits, grids); the habits must include :attr:`habits`. ``maker``
-        numbers, for each row, the agent that made the trip, which does not count either; -1 for none.
+        ``keys`` are those of ``habits``, (rows, habits, grids), which must include :attr:`habits`. ``maker`` gives, for
+        each row, the number of the agent that made the trip, which is not counted either; -1 for none.
         """
         return self.encode_places(keys[:, [habits.index(habit) for habit in self.habits]], maker)
 
     def encode_places(self, places: Array, maker: Array | None = None) -> NDArray[np.float32]:
-        """Returns the same from the keys of :attr:`habits` alone: (rows, sizes, grids)."""
+        """Returns the same as :meth:`encode`, from keys of :attr:`habits` alone: (rows, sizes, grids)."""
         count = self.agents.counts(places, None if maker is None else maker[:, None, None])
         excluded = self._excluded_number
         if excluded >= 0 and (maker is None or (maker != excluded).any()):

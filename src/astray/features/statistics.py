@@ -1,13 +1,13 @@
-"""Trip statistics: what a whole trip is like, compared with what its agent has done before.
+"""Trip statistics: a whole trip in numbers, compared with its agent's past trips.
 
-A step shows where an agent is; only the trip shows where it chose to begin and to stop. The statistics of a trip are:
+A step shows where an agent is; only the whole trip shows where it begins and stops. The statistics of a trip are:
 the familiarity of its steps (mean, lowest and highest two minutes, first, last, share of new ones), the number of past
-trips that began, ended or travelled between the same places, its length and speed, and how many other agents go where
-it went. No statistic names a place, so one reward can serve every agent.
+trips that began at, ended at or went between the same places, its length and speed, and the number of other agents that
+go to its places. No statistic identifies a place, so one reward can serve every agent.
 
-A finished trip is summed up from all its rows at once. For an open trip :class:`RunningStatistics` keeps the same sums
-and :func:`count_rows` adds a row to them: to sum up all rows again takes five times as long (see ``bench/engine.py``).
-Both end in :func:`_from_sums`.
+For a finished trip, all rows are summed at once. For an open trip, :class:`RunningStatistics` keeps the same sums and
+:func:`count_rows` adds a row to them: summing all rows again would take five times as long (see ``bench/engine.py``).
+:func:`_from_sums` turns the sums into statistics in both cases.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Floats = NDArray[np.float32]
 OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
 OVER_OTHERS = ("mean", "first", "last", "where new")
 GROUPS = ("population", "clock", "destination", "end")
-"""Groups of statistics that are missing together: without other agents, without a clock, while the destination of an
-open trip is unknown, or until the trip ends."""
+"""Groups of statistics that are missing together: if there are no other agents or no clock times, as long as the
+destination of an open trip is unknown, or until the trip ends."""
 
 
 class Statistic(NamedTuple):
@@ -63,7 +63,7 @@ class Statistic(NamedTuple):
 
 @lru_cache(maxsize=16)
 def statistics_of(habits: tuple[Habit, ...], popularity_cells: tuple[float, ...]) -> tuple[Statistic, ...]:
-    """Lists the columns of :func:`statistics`."""
+    """Returns the names and groups of the columns of :func:`statistics`."""
 
     def over_steps(habit: Habit, what: str) -> Statistic:
         groups = {"clock": habit.hours is not None or habit.weekend, "end": what == "last"}
@@ -105,11 +105,11 @@ def statistics(
     without: Array | None = None,
     maker: Array | None = None,
 ) -> Floats:
-    """Returns the statistics of trips to an agent's memory: (trips, statistics); NaN for a trip without rows.
+    """Returns the statistics of trips, compared with a memory: (trips, statistics); NaN for a trip without rows.
 
     ``familiar`` is the familiarity of the rows by the ``habits`` of their keys. The least and the most familiar part of
-    a trip have ``window`` rows. For each trip, ``without`` numbers a remembered trip that must not count, and ``maker``
-    the agent of the popularity that made it; -1 for none.
+    a trip have ``window`` rows. For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker``
+    the number (in the popularity) of the agent that made the trip, to ignore there; -1 for none.
     """
     starts, lengths, present = rows.starts, rows.lengths, rows.present
     known = statistics_of(tuple(habits), popularity.cells)
@@ -145,10 +145,10 @@ _OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first
 
 
 class _Layout(NamedTuple):
-    """Where the sums of a trip go among its statistics."""
+    """The position of each sum among the statistics of a trip."""
 
     columns: NDArray[np.int64]  # the statistic that each sum becomes
-    is_mean: NDArray[np.bool_]  # whether that is the sum divided by the number of rows
+    is_mean: NDArray[np.bool_]  # True if the statistic is the sum divided by the number of rows
     alike: slice
     motion: slice
     width: int  # the number of statistics
@@ -170,7 +170,7 @@ def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: 
     ``sums`` (trips, 6 habits + 4 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
     lowest and highest window, and the first and last row; then, for each size of cell, the sum of the popularity, its
     sum over new places, and the first and last row. ``alike`` is the familiarity of whole trips by :data:`TRIP_HABITS`,
-    ``motion`` what :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
+    ``motion`` the quantities that :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
     """
     found = np.empty((len(rows), layout.width), np.float32)
     found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
@@ -203,15 +203,15 @@ def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Ar
 _OPEN = tuple(h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.now)
 _BANDED = tuple(h for h in _OPEN if set(LOOKED_UP[h].tolist()) & set(BANDS))
 _TOLD = tuple(h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where)
-"""The habits of an open trip, those of them that change from row to row, and those that need the destination."""
+"""The habits known for an open trip; those of them that change from row to row; those that need the destination."""
 
 
 class RunningStatistics:
-    """The sums over the rows of an open trip, and the past trips like it.
+    """The statistics of an open trip so far: sums over its rows, and counts of past trips like it.
 
-    :func:`count_rows` adds a row, :func:`statistics_so_far` returns what :func:`statistics` would return for the rows
-    so far: equal to the last bit, but for motion and, under a half-life, for counts, which are equal to rounding. The
-    arguments are those of :func:`statistics`; ``destination`` is where the trip is meant to stop, in metres, if known.
+    :func:`count_rows` adds a row. :func:`statistics_so_far` returns the result of :func:`statistics` for the rows so
+    far, equal to the last bit; only motion and, with a half-life, counts may differ by rounding. The arguments are
+    those of :func:`statistics`; ``destination`` is the place in metres where the trip is expected to stop, if known.
     """
 
     __slots__ = (
@@ -245,17 +245,17 @@ class RunningStatistics:
         self.there: Array = np.zeros(len(self.places), np.float32)  # the popularity of the last row
         self.words = np.zeros((len(WORDS), GRIDS), np.uint64)
         self.alike = np.full(len(TRIP_HABITS), np.nan, np.float32)
-        self.looked_up = False  # whether ``alike`` holds the habits of an open trip
+        self.looked_up = False  # True once ``alike`` holds the habits of an open trip
         self.motion = MotionSums()
 
     def head_for(self, destination: tuple[float, float] | None) -> None:
-        """Sets where the trip is meant to stop, in metres; None if that is no longer known."""
+        """Sets the place in metres where the trip is expected to stop; None if it is no longer known."""
         self.destination = destination
         if self.rows:
             self._count_ends()
 
     def _begin(self, step: Step, familiar: Floats) -> None:
-        """Takes what only the first row tells."""
+        """Sets the values that depend only on the first row."""
         self.sums[_FIRST] = familiar
         if self.places:
             self.others[2] = self.there
@@ -264,7 +264,7 @@ class RunningStatistics:
         self._count_ends()
 
     def _see_others(self, keys: Keys, is_new: Array) -> None:
-        """Counts how many other agents go where a row is."""
+        """Adds the number of other agents that go to the place of a row."""
         place_keys = keys[self.places]
         known = place_keys.tobytes()
         if known != self.place_keys:
@@ -274,7 +274,7 @@ class RunningStatistics:
         self.others[1] += self.there * is_new[self.places]
 
     def _count_ends(self) -> None:
-        """Looks up the past trips that ended at the destination; NaN if that is not known."""
+        """Looks up the past trips that ended at the destination; NaN if it is unknown."""
         if self.destination is None:
             self.alike[list(_TOLD)] = np.nan
             return
@@ -328,12 +328,12 @@ def statistics_so_far(running: Sequence[RunningStatistics]) -> Floats:
 
 
 def _stacked(arrays: Sequence[Array]) -> Array:
-    """Stacks arrays; a single array is not copied."""
+    """Stacks arrays; does not copy a single array."""
     return arrays[0][None] if len(arrays) == 1 else np.array(arrays)
 
 
 def _count_trips(running: Sequence[RunningStatistics], motion: Array) -> None:
-    """Looks up the past trips that began alike, or were about as long or as fast, if that has changed."""
+    """Looks up the past trips with the same start, or about as long or fast, if any of this has changed."""
     bands = band_words(motion)
     changed = (bands != _stacked([one.words[BANDS] for one in running])).any(axis=(1, 2)).tolist()
     begun, further = list[RunningStatistics](), list[RunningStatistics]()
@@ -342,11 +342,11 @@ def _count_trips(running: Sequence[RunningStatistics], motion: Array) -> None:
             (further if one.looked_up else begun).append(one)
             one.words[BANDS], one.looked_up = own, True
     _look_up(begun, _OPEN)
-    _look_up(further, _BANDED)  # where and when they began does not change
+    _look_up(further, _BANDED)  # the other habits depend on the start, which does not change
 
 
 def _look_up(running: Sequence[RunningStatistics], habits: tuple[int, ...]) -> None:
-    """Sets the familiarity of trips by some habits, all of whose words are known."""
+    """Looks up trips by some habits, whose words must all be known."""
     if not running:
         return
     keys = mixed(_stacked([one.words for one in running]), "now", habits)

@@ -1,7 +1,7 @@
-"""The rows of trips, and the keys under which a memory counts whole trips.
+"""The rows of trips, and the keys of whole trips, by which a memory counts them.
 
-The rows of a trip are made once and can then be looked up in any agent's memory, because their keys depend only on
-places and local times.
+The rows of a trip are made once and can be looked up in any agent's memory, because their keys depend only on places
+and local times.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 
 END_CELLS = (500.0, 2000.0)  # metres: cells in which trips begin and end
-LENGTH_BANDS, DURATION_BANDS, SPEED_BANDS = 4.0, 3.0, 4.0  # bands in a factor of e: trips about as long, as fast
-HOURS = 3.0  # of a part of the day: two trips that begin in the same one begin at about the same time
+LENGTH_BANDS, DURATION_BANDS, SPEED_BANDS = 4.0, 3.0, 4.0  # bands per factor of e, to find trips about as long, as fast
+HOURS = 3.0  # length of a part of the day; trips that begin in the same part begin at about the same time
 MOTION = ("length", "duration", "speed", "straightness", "standing", "highest speed", "spread of speed")
 
 
 class TripHabit(NamedTuple):
-    """What two trips must share: a trip counts the past trips whose ``past`` parts equal its own ``now`` parts.
+    """The parts that two trips must share: it counts the past trips whose ``past`` parts equal a trip's ``now`` parts.
 
     The parts of a trip are its ``start`` and ``stop`` (cells of ``size`` metres), the ``hour`` at which it began, and
     bands of its ``length``, ``duration`` and ``speed``.
@@ -50,12 +50,12 @@ class TripHabit(NamedTuple):
 
     @property
     def tells_how_far(self) -> bool:
-        """Returns True if it is known only at the end of the trip: where it stops and how long it was."""
+        """Returns True if the habit is known only at the end of a trip, because it needs the stop and a band."""
         return "stop" in self.now and not {"length", "duration"}.isdisjoint(self.now)
 
     @property
     def tells_where(self) -> bool:
-        """Returns True if it is known as soon as the destination is."""
+        """Returns True if the habit is known as soon as the destination is."""
         return "stop" in self.now and not self.tells_how_far
 
 
@@ -90,13 +90,13 @@ TRIP_HABITS = (
 
 @dataclass(frozen=True, eq=False)
 class TripRows:
-    """Steps of trips with their keys: made once, then looked up in any agent's memory."""
+    """Steps of trips with their keys, to look up in any agent's memory."""
 
-    steps: Steps  # one row a step, trip by trip
+    steps: Steps  # one row per step, trip by trip
     keys: Keys  # (rows, habits, grids)
     frame: Frame  # the projection and local time
-    n_trips: int  # ``steps.trip`` counts into them
-    finished: NDArray[np.bool_]  # whether each trip has ended; if not, only its destination tells where it will stop
+    n_trips: int  # ``steps.trip`` is below this number
+    finished: NDArray[np.bool_]  # True for trips that have ended; others stop at their destination, if it is known
     destinations: NDArray[np.float64] | None = None  # of open trips: (trips, 2), metres, NaN or None where unknown
 
     @classmethod
@@ -106,7 +106,7 @@ class TripRows:
 
     @property
     def present(self) -> NDArray[np.int64]:
-        """Returns the trips that have a row."""
+        """Returns the numbers of the trips that have rows; these are called present."""
         return self.steps.trip[self.starts]
 
     @cached_property
@@ -120,7 +120,7 @@ class TripRows:
         return np.diff(self.starts, append=len(self.steps))
 
     def __getitem__(self, trips: Array) -> TripRows:
-        """Returns some trips, by their positions, in any order; trips without rows stay in."""
+        """Returns some trips, by their positions, in any order; keeps trips without rows."""
         first = np.searchsorted(self.steps.trip, trips)
         count = np.searchsorted(self.steps.trip, trips, side="right") - first
         rows = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
@@ -148,14 +148,14 @@ class TripRows:
 
     @property
     def told(self) -> NDArray[np.bool_]:
-        """Returns which trips have ended or have a known destination."""
+        """Returns a mask of the trips that have ended or have a known destination."""
         return self.finished if self.destinations is None else self.finished | ~np.isnan(self.destinations[:, 0])
 
     # ---------------------------------------------------------------- whole trips
 
     @cached_property
     def motion(self) -> NDArray[np.float64]:
-        """Returns, for each present trip, what :data:`MOTION` names: (trips, 7)."""
+        """Returns, for each present trip, the quantities that :data:`MOTION` names: (trips, 7)."""
         steps, starts, lengths = self.steps, self.starts, self.lengths
         vx, vy = steps.velocity.T
         speed = np.sqrt(vx * vx + vy * vy)
@@ -174,7 +174,7 @@ class TripRows:
 
     @cached_property
     def remembered(self) -> Keys:
-        """Returns, for each present trip, the keys under which a memory counts it: (trips, habits, grids)."""
+        """Returns, for each present trip, the keys by which a memory counts it: (trips, habits, grids)."""
         return mixed(self._words, "past")
 
     @cached_property
@@ -198,7 +198,7 @@ WORDS = tuple(
         [("", 0.0), *((part, h.size if part in ("start", "stop") else 0.0) for h in TRIP_HABITS for part in h.now)]
     )
 )
-"""The words that keys of trips consist of, each with the size of its cell; the first stands for "no word"."""
+"""The words in the keys of trips, each with the size of its cell; the first means "no word"."""
 
 _NUMBER = {word: w for w, word in enumerate(WORDS)}
 START, STOP = ([_NUMBER[part, size] for size in END_CELLS] for part in ("start", "stop"))
@@ -228,7 +228,7 @@ def band_words(motion: Array) -> Keys:
 
 
 def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[np.int64]:
-    """Returns, for each habit, the numbers of its words, (habits, most words); 0 where it has no more."""
+    """Returns, for each habit, the numbers of its words, (habits, most words), filled up with 0."""
     rows = [[_NUMBER[part, size if part in ("start", "stop") else 0.0] for part in parts] for parts, size in parts_of]
     most = max(map(len, rows))
     return np.array([row + [0] * (most - len(row)) for row in rows])
@@ -236,7 +236,7 @@ def _word_numbers(parts_of: Sequence[tuple[tuple[str, ...], float]]) -> NDArray[
 
 LOOKED_UP = _word_numbers([(h.now, h.size) for h in TRIP_HABITS])
 _REMEMBERED = _word_numbers([(h.past, h.size) for h in TRIP_HABITS])
-# A key counts past trips by their parts: two habits that ask for the same parts share the key.
+# A key counts past trips by their parts, so habits with the same ``past`` parts share a key.
 _KINDS = list(dict.fromkeys((h.past, h.size) for h in TRIP_HABITS))
 SALTS = np.array(
     [[(1 << 32) + GRIDS * _KINDS.index((h.past, h.size)) + g for g in range(GRIDS)] for h in TRIP_HABITS], np.uint64
@@ -245,7 +245,7 @@ SALTS = np.array(
 
 @cache
 def _rounds(which: str, habits: tuple[int, ...]) -> tuple[Keys, tuple[tuple[Array, Array], ...]]:
-    """Returns the salts of habits; then the habits that have a first, second, ... word, and these words."""
+    """Returns the salts of habits; then, for the first, second, ... word, the habits that have one, and these words."""
     numbers = (LOOKED_UP if which == "now" else _REMEMBERED)[list(habits)]
     rounds = ((np.flatnonzero(column), column[column > 0]) for column in numbers.T)
     return SALTS[list(habits)], tuple((here, words) for here, words in rounds if len(here))
@@ -257,7 +257,7 @@ ALL_HABITS = tuple(range(len(TRIP_HABITS)))
 def mixed(words: Keys, which: str, habits: tuple[int, ...] = ALL_HABITS) -> Keys:
     """Hashes the words of trips (trips, words, grids) into keys (trips, habits, grids): a salt, then word after word.
 
-    ``which`` is "now" for the keys that a trip looks up, "past" for those under which a memory counts it.
+    ``which`` is "now" for the keys that a trip looks up, "past" for those by which a memory counts it.
     """
     salts, rounds = _rounds(which, habits)
     keys = np.repeat(salts[None], len(words), axis=0)
@@ -267,10 +267,10 @@ def mixed(words: Keys, which: str, habits: tuple[int, ...] = ALL_HABITS) -> Keys
 
 
 def motion_of(sums: Array) -> NDArray[np.float64]:
-    """Returns what :data:`MOTION` names, (trips, 7), from sums over the rows of trips, (8, trips).
+    """Returns the quantities that :data:`MOTION` names, (trips, 7), from sums over the rows of trips, (8, trips).
 
-    The sums are those of distances, seconds, rows, speeds, squares of speeds and rows without motion, over all rows
-    but the first of each path; then the highest speed, and how far the last row is from the first.
+    The sums are distances, seconds, rows, speeds, squares of speeds and rows without motion, over all rows but the
+    first of each path; then come the highest speed, and the distance between the first and the last row.
     """
     length, duration, moving, speeds, squares, standing, highest, apart = sums
     duration, moving = np.maximum(duration, 1.0), np.maximum(moving, 1.0)
@@ -284,9 +284,9 @@ def motion_of(sums: Array) -> NDArray[np.float64]:
 
 
 class MotionSums:
-    """Adds up, row by row, the sums that :func:`motion_of` takes: the one-row form of :attr:`TripRows.motion`.
+    """Adds up, row by row, the sums for :func:`motion_of`: the one-row form of :attr:`TripRows.motion`.
 
-    The sums are equal to rounding.
+    The sums may differ by rounding.
     """
 
     __slots__ = ("_duration", "_first", "_last", "_length", "_moving", "_squares", "_standing", "_sum", "_top")

@@ -1,4 +1,4 @@
-"""The learned policy as plain arrays: it acts without torch."""
+"""The learned policy as plain arrays, so that it can act without torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """A diagonal Gaussian over actions whose mean is a tanh network of the state.
+    """A diagonal Gaussian over actions; a tanh network of the state gives its mean.
 
     ``theta`` holds all parameters in the order of :class:`astray.irl.policy.GaussianPolicy`: for each layer the weight
     (outputs x inputs) and the bias, then one log standard deviation for each action.
@@ -44,7 +44,7 @@ class Actor:
 
     @property
     def std(self) -> NDArray[np.float64]:
-        """The standard deviation of each action, in its own units."""
+        """The standard deviation of each action, in the units of the action."""
         return np.asarray(self.action_scale * np.exp(self.theta[-len(self.action_mean) :]), np.float64)
 
     def mean(self, states: Array) -> NDArray[np.float64]:
@@ -60,10 +60,10 @@ class Actor:
         return np.asarray(self.action_mean + self.action_scale * h, np.float64)
 
     def drive(self, states: Array, steps: int, interval: float, noise: Array) -> NDArray[np.float64]:
-        """Lets the policy act from GPS states (n, d) and returns the ways, (n, steps + 1, 2).
+        """Lets the policy act from GPS states (n, d); returns the places that it passes, (n, steps + 1, 2).
 
-        The columns of a state are those of :class:`astray.irl.dynamics.Integrator`; ``noise`` (steps, n, 2) picks the
-        actions; 0 picks the mean action.
+        The columns of a state are those of :class:`astray.irl.dynamics.Integrator`. ``noise`` (steps, n, 2) is the
+        deviation from the mean action, in standard deviations.
         """
         now = states.astype(np.float64)
         way = [now[:, :2].copy()]

@@ -1,8 +1,7 @@
-"""The background: what the agent might have done instead. Its coverage decides what counts as an anomaly.
+"""The background: what the agent might have done instead. The reward detects only anomalies that resemble it.
 
-It mixes four sources by weight, and keeps and reuses them: ``policy`` (the generator's rollouts, the paper's T_s),
-``explore`` (counterfactuals of the agent's own trips), ``population`` (other agents) and ``given`` (trajectories that
-the user made).
+It mixes four sources by weight: ``policy`` (the generator's rollouts, the paper's T_s), ``explore`` (counterfactuals of
+the agent's own trips), ``population`` (other agents) and ``given`` (trajectories that the user made).
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ class Batch:
 
 
 class Background:
-    """T_s of Algorithm 1, by source; a full source drops its oldest trajectories.
+    """Trajectories by source, T_s of Algorithm 1; a full source drops its oldest trajectories.
 
     Parameters
     ----------
     weights
-        The share of each source in a draw; the share of an empty source goes to the others.
+        The share of each source in a draw; empty sources leave their share to the others.
     capacity
-        The most rows that a source keeps.
+        The largest number of rows that a source keeps.
     snapshots
-        How many past policies are kept to evaluate the density of their rollouts.
+        The number of past policies to keep, to evaluate the density of their rollouts.
     """
 
     def __init__(self, weights: Mapping[str, float], capacity: int = 100_000, snapshots: int = 8) -> None:
@@ -68,7 +67,7 @@ class Background:
         merged = Rows.concat(kept)
         if len(merged) > self.capacity:
             last_to_go = merged.path[len(merged) - self.capacity - 1]
-            # Whole trajectories go; a single trajectory longer than the capacity loses its start.
+            # Drop whole trajectories; a single one longer than the capacity loses its start.
             whole = merged.path > last_to_go
             merged = merged[whole if whole.any() else np.arange(len(merged)) >= len(merged) - self.capacity]
         self.rows[source] = merged
@@ -77,7 +76,7 @@ class Background:
         self._clones.pop(source, None)
 
     def refreshed(self, refresh: Callable[[Rows], Rows]) -> Background:
-        """Returns the background with its features recomputed; the caller draws new counterfactuals."""
+        """Returns the background with recomputed features and no counterfactuals, which the caller draws anew."""
         new = Background(self.weights, self.capacity, self.policies.maxlen or 1)
         new.policies.extend(self.policies)
         new.rows = {source: refresh(rows) for source, rows in self.rows.items() if source != "explore"}
@@ -86,17 +85,15 @@ class Background:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each source that is not empty."""
+        """The share of each source; empty sources have none."""
         present = {s: self.weights.get(s, 0.0) for s in self.rows if self.weights.get(s, 0.0) > 0}
         total = sum(present.values())
         if total == 0:
-            raise DataError(
-                "the background is empty", remedy="give a population, or explorers, or let the policy roll out"
-            )
+            raise DataError("the background is empty", remedy="give a population or explorers, or set rollouts above 0")
         return {s: w / total for s, w in present.items()}
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """Draws the features of ``n`` steps, mixed by weight; within a source every trajectory counts the same."""
+        """Draws the features of ``n`` steps, mixed by weight; within a source every trajectory is equally likely."""
         shares = self.shares
         counts = rng.multinomial(n, list(shares.values()))
         return np.concatenate(
@@ -104,10 +101,10 @@ class Background:
         )
 
     def draw_paths(self, n: int, demonstrations: Rows, horizon: int, rng: np.random.Generator) -> Batch:
-        """Draws ``n`` trajectories, mixed by weight, and appends demonstrations (Algorithm 2, lines 2 and 4).
+        """Draws ``n`` trajectories, mixed by weight, and adds demonstrations to them (Algorithm 2, lines 2 and 4).
 
-        q(tau) is a mixture over everything that could have proposed a trajectory: the policy has its own density at
-        every kept snapshot; the other sources and the demonstrations have the density of a behaviour clone.
+        q(tau) is the mixture density of all sources: the policy has one density for each kept snapshot; for every other
+        source, and for the demonstrations, the density is that of a behaviour clone (:class:`CloneDensity`).
         """
         shares = self.shares
         counts = rng.multinomial(n, list(shares.values()))
@@ -139,7 +136,7 @@ def take_paths(rows: Rows, n: int, horizon: int, rng: np.random.Generator) -> Ro
     begin = starts[chosen] + rng.integers(np.diff(starts)[chosen] - length + 1)
     index = np.concatenate([np.arange(b, b + m) for b, m in zip(begin, length, strict=True)])
     taken = rows[index]
-    # The same trajectory may have been drawn twice in a row: number by draw.
+    # Number by draw: the same trajectory may be drawn twice in a row.
     return Rows(taken.features, np.repeat(np.arange(n), length), taken.states, taken.actions, taken.trip, taken.steps)
 
 
@@ -150,9 +147,9 @@ def take_paths(rows: Rows, n: int, horizon: int, rng: np.random.Generator) -> Ro
 class CloneDensity:
     """A behaviour clone: actions as a Gaussian around a linear function of the state, by least squares.
 
-    It gives a density to trajectories that no known policy proposed (demonstrations, other people, counterfactuals), as
-    guided cost learning does (Finn et al. 2016). With it in the mixture, a demonstration that the policy would hardly
-    ever propose does not get an enormous weight.
+    It is the density of trajectories that no known policy generated (demonstrations, other people, counterfactuals), as
+    in guided cost learning (Finn et al. 2016). Without it in the mixture, a demonstration that the policy would hardly
+    ever generate would get an enormous weight.
 
     >>> rng = np.random.default_rng(0)
     >>> states = rng.normal(size=(500, 1))
@@ -187,7 +184,7 @@ class CloneDensity:
 
 
 def fused_log_density(log_densities: Array, shares: Array) -> NDArray[np.float64]:
-    """Returns log sum_m share_m q_m(tau), the log-density of trajectories that a mixture of proposals generated.
+    """Returns log sum_m share_m q_m(tau), the log-density of trajectories under a mixture of proposals.
 
     This is the balance heuristic of multiple importance sampling (Veach and Guibas 1995). ``log_densities`` is
     (trajectories, proposals).

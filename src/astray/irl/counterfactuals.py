@@ -1,8 +1,8 @@
-"""Counterfactual trips: named ways in which a demonstrated trip could have gone wrong.
+"""Counterfactuals: named functions that change a demonstrated trip into one that went wrong.
 
 The reward compares demonstrations with the background, so it detects what the background contains. Each counterfactual
-changes one thing about a demonstrated path (its place, route, manner or time) and returns which points it changed; the
-other points are still normal and do not count as background.
+changes one aspect of a demonstrated path (its place, route, manner or time) and returns which part it changed; the
+other points are still normal and do not become background.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 class Path(NamedTuple):
-    """A path: times, places, and the span of time that was changed (after the first time, up to the second)."""
+    """A counterfactual path: times, places, and the changed span of time (after its first time, up to its second)."""
 
     time: Array
     xy: Array
@@ -31,9 +31,9 @@ class Path(NamedTuple):
 
 NEAR = 300.0  # metres; a place nearer than this is the same place
 
-BORROW_WITHIN = 400.0  # metres; two trips that pass each other within this distance may be exchanged
+BORROW_WITHIN = 400.0  # metres; where two trips come this close, one may continue as the other
 
-# Takes the times and places of a trip, the other trips of its agent, and the source of chance.
+# Takes the times and places of a trip, the other trips of its agent, and the random generator.
 Counterfactual = Callable[[Array, Array, Trajectories, np.random.Generator], Path]
 
 
@@ -48,7 +48,7 @@ def rotate(time: Array, xy: Array, others: Trajectories, rng: np.random.Generato
 
 
 def transplant(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Place: moves the trip to another start of the same agent or, if there is none, anywhere (:func:`shift`)."""
+    """Place: moves the trip to the start of another trip of the agent or, without one, anywhere (:func:`shift`)."""
     starts = others.columns["xy"][others.offsets[:-1]]
     starts = starts[np.hypot(*(starts - xy[0]).T) > NEAR]
     if not len(starts):
@@ -57,7 +57,7 @@ def transplant(time: Array, xy: Array, others: Trajectories, rng: np.random.Gene
 
 
 def walk(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Place: replaces the trip by a correlated random walk with the same start and speeds, and a random persistence."""
+    """Place: replaces the trip by a correlated random walk with its start and speeds, and a random persistence."""
     if len(xy) < 2:
         return _whole(time, xy)
     stride = np.hypot(*np.diff(xy, axis=0).T)
@@ -76,13 +76,13 @@ def turn_off(time: Array, xy: Array, others: Trajectories, rng: np.random.Genera
 
 
 def borrow(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: follows another trip of the same agent from where it passes by."""
+    """Route: switches to another trip of the agent where the two pass near each other."""
     for _ in range(8):
         i, k, when, where = _near_another(xy, others, rng)
         if k is None:
             continue
         rest = where[k + 1 :]
-        # Nothing has changed while both go the same way (or ever, if the other trip is this trip).
+        # As long as both go the same way, nothing has changed (never, if the other trip is this one).
         leaves = np.flatnonzero(np.hypot(*(rest[:, None] - xy).T).min(axis=0) >= BORROW_WITHIN)
         if len(leaves):
             times = np.r_[time[: i + 1], time[i] + (when[k + 1 :] - when[k])]
@@ -108,7 +108,7 @@ def detour(time: Array, xy: Array, others: Trajectories, rng: np.random.Generato
 
 
 def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Generator) -> Path:
-    """Route: follows another trip of the same agent for a while, and returns.
+    """Route: follows another trip of the agent for a while, and returns.
 
     If the other trip meets the original way again, the trip continues from there; otherwise it turns round.
     """
@@ -117,7 +117,7 @@ def excursion(time: Array, xy: Array, others: Trajectories, rng: np.random.Gener
         if k is None or k + 1 >= len(where):
             continue
         rest, since = where[k + 1 :], when[k + 1 :] - when[k]
-        # The distance of each of its points to each remaining point of the original.
+        # Distances from each of its points to each remaining point of the original.
         to_way = np.hypot(*(rest[:, None] - xy[i:]).T).T
         far = np.flatnonzero(to_way.min(axis=1) >= NEAR)
         if not len(far):
@@ -172,7 +172,7 @@ _BY_KIND: dict[str, tuple[Counterfactual, ...]] = {
 COUNTERFACTUALS = {made.__name__: made for kind in _BY_KIND.values() for made in kind}
 KINDS = {kind: tuple(made.__name__ for made in known) for kind, known in _BY_KIND.items()}
 
-# Every counterfactual once; those that improve detection most come more often.
+# Every counterfactual at least once; those that improve detection most, several times.
 DEFAULT_EXPLORERS = (*COUNTERFACTUALS, *("shift",) * 2, "pace", "excursion")
 
 
@@ -184,9 +184,9 @@ def explore(
     rng: np.random.Generator,
     own: Mapping[str, Counterfactual] = MappingProxyType({}),
 ) -> tuple[Trajectories, NDArray[np.bool_]]:
-    """Draws ``n`` counterfactuals of random paths, each of a random one of ``names``, resampled to the interval.
+    """Draws ``n`` counterfactuals: applies a random one of ``names`` to a random path; resamples to the interval.
 
-    ``own`` are the user's own counterfactuals, by name. Returns the paths, with the context (and the trip) of their
+    ``own`` maps names to the user's own counterfactuals. Returns the paths, with the context and trip of their
     originals, and a mask of the changed points.
     """
     known = {**COUNTERFACTUALS, **own}
@@ -225,13 +225,13 @@ def _check_path(name: str, path: Any) -> None:
     fits = fits and bool(np.isfinite(path.time).all() and np.isfinite(path.xy).all())
     if not fits or (np.diff(path.time) < 0).any():
         raise DataError(
-            f"the explorer {name!r} gave no path",
+            f"the explorer {name!r} did not return a path",
             remedy="return Path(time, xy, changed) with as many rising times as places, in seconds and metres",
         )
 
 
 def _near_another(xy: Array, others: Trajectories, rng: np.random.Generator) -> tuple[int, int | None, Array, Array]:
-    """Draws a point and another trip; returns it, the nearest point of that trip (None if far), times, places."""
+    """Draws a point and another trip; returns the point, the nearest one of that trip (None if far), times, places."""
     j = int(rng.integers(len(others)))
     rows = slice(int(others.offsets[j]), int(others.offsets[j + 1]))
     where = others.columns["xy"][rows]
@@ -246,7 +246,7 @@ def _whole(time: Array, xy: Array) -> Path:
 
 
 def _somewhere(n: int, rng: np.random.Generator) -> int:
-    """Draws a point of the path that is not near its ends, if possible, and never the last."""
+    """Draws a point of the path: not near its ends if possible, and never the last."""
     return min(int(n * rng.uniform(0.1, 0.8)), max(n - 2, 0))
 
 

@@ -1,4 +1,4 @@
-"""Demonstrations as the learner takes them, and what the learner needs of the agent that demonstrates."""
+"""Rows of demonstrations, from which the learner draws, and the interface of a demonstrator, which provides them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that the learner draws from: steps of trajectories, or whole trips."""
+    """Rows to learn from: steps of trajectories, or whole trips."""
 
     features: NDArray[np.float32]  # the inputs of the reward network: (n, features)
     path: NDArray[np.int64]  # the trajectory of each row, counted from 0; R(tau) is the sum over its rows
     states: Array  # the inputs of the policy: (n, d)
     actions: Array  # its outputs: (n, a)
-    trip: NDArray[np.int64]  # of a demonstration, the position of the trip in the training set; -1 for background
-    steps: Steps | None = None  # that the features were made from, if a changed memory changes the features
+    trip: NDArray[np.int64]  # the position of a demonstration's trip in the training set; -1 for background
+    steps: Steps | None = None  # from which to recompute the features when the memory changes; None if they stay
 
     def __len__(self) -> int:
         return len(self.path)
@@ -49,7 +49,7 @@ class Rows:
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draws the positions of ``n`` rows with replacement: first a trip, then one of its rows.
 
-        The detector judges a trip as a whole, so a long trip must not count for more than a short one.
+        The detector scores whole trips, so a long trip must not weigh more than a short one.
         """
         starts, lengths = self._trips
         chosen = rng.integers(len(starts), size=n)
@@ -57,14 +57,14 @@ class Rows:
 
     @cached_property
     def _trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first row and the length of each trip; in the background each trajectory is a trip."""
+        """The first row and the length of each trip; in the background, each trajectory is a trip."""
         new = np.ones(len(self), np.bool_)
         new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
         starts = np.flatnonzero(new)
         return starts, np.diff(starts, append=len(self))
 
     def __getitem__(self, keep: Array) -> Rows:
-        """Selects rows and numbers their trajectories again from 0."""
+        """Returns some of the rows, with their trajectories numbered from 0."""
         path = self.path[keep]
         return Rows(
             self.features[keep],
@@ -91,10 +91,10 @@ class Rows:
 
 
 def held_out(names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """Selects the demonstrations that no head learns from; they decide when to stop and set the scale of the scores.
+    """Selects the demonstrations to hold out: no head learns from them; they decide when to stop and scale the scores.
 
-    A hash of the names decides, so that an update holds out the same ones. Demonstrations with the same name are held
-    out together. At least one name is held out unless ``share`` is 0 or there is only one name, and never all.
+    A hash of the names decides, so an update holds out the same ones. Demonstrations with the same name are held out
+    together. At least one name is held out, unless ``share`` is 0 or there is only one name, and never all.
 
     >>> held_out(["a", "b", "c", "d"], np.arange(4), 0.5)
     array([0, 1, 2])
@@ -111,7 +111,7 @@ def held_out(names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64]
 
 
 class Demonstrator(Protocol):
-    """The target agent: its demonstrations, and the alternatives that they are compared with."""
+    """The agent to learn from: its demonstrations, and the alternatives to compare them with."""
 
     @property
     def agent(self) -> str:
@@ -122,13 +122,13 @@ class Demonstrator(Protocol):
         """The ids of the demonstrated trips."""
 
     def demonstrations(self) -> Rows:
-        """Returns what the agent did; no trip counts towards its own familiarity."""
+        """Returns the agent's steps or trips; the familiarity of each trip ignores that trip itself."""
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """Draws ``n`` counterfactual trips of the named kinds."""
+        """Draws ``n`` counterfactual trips, each by one of the named counterfactuals."""
 
     def others(self, population: Any) -> Rows:
-        """Returns what other agents did, seen through this agent's memory."""
+        """Returns the steps or trips of other agents, with features computed from this agent's memory."""
 
 
 class ActingDemonstrator(Demonstrator, Protocol):
@@ -142,7 +142,7 @@ class ActingDemonstrator(Demonstrator, Protocol):
         """Turns the policy's trajectories into rows, in the order of ``rollout.mask``."""
 
     def refresh(self, rows: Rows) -> Rows:
-        """Recomputes the features of rows with the present memory."""
+        """Returns the rows with features recomputed from the present memory."""
 
     def __getitem__(self, which: NDArray[np.bool_]) -> ActingDemonstrator:
-        """Selects some of the demonstrations."""
+        """Returns a demonstrator of some of the demonstrations."""

@@ -1,4 +1,4 @@
-"""Dynamics: the environments that a policy acts in: motion on the earth, a Gymnasium environment, a fitted model."""
+"""Dynamics, the environments in which a policy acts: motion on the earth, Gymnasium, or a fitted model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from astray.core.trajectories import Trajectories
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
-# The kernel of the Fourier features is a Gaussian of this width times sqrt(number of inputs): wide, because one step
-# changes little.
+# The kernel of the Fourier features is a Gaussian of this width times sqrt(number of inputs). It is wide because one
+# step changes little.
 WIDTH = 3.0
 
 
 class Dynamics(Protocol):
-    """An environment: where trajectories begin, and which state follows a state and an action.
+    """An environment, which draws initial states and returns the state that follows a state and an action.
 
     States are rows (n x d), actions are rows (n x a). An environment may keep the state of its n trajectories, so
     ``step`` must get the states that ``reset`` or the last ``step`` returned, in their order.
@@ -32,7 +32,7 @@ class Dynamics(Protocol):
         """Draws n initial states (n, d)."""
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """Returns the next states (n, d), and a mask of the trajectories that did not end with this step."""
+        """Returns the next states (n, d), and a mask of the trajectories that have not ended."""
 
 
 class Integrator:
@@ -77,7 +77,7 @@ class Integrator:
         return self.starts[rng.integers(len(self.starts), size=n)]
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """Moves for one interval."""
+        """Returns the states one interval later; no trajectory ends."""
         moved = states.copy()
         moved[:, :2] += actions * self.interval
         moved[:, 4] += self.interval
@@ -87,8 +87,8 @@ class Integrator:
 class GymDynamics:
     """The dynamics of a Gymnasium vector environment; its rewards are ignored.
 
-    WARNING: variable horizon. Termination and truncation both end a trajectory. Automatic resets of any mode do not
-    show afterwards: the trajectory keeps its last state, and stays ended until the next ``reset``.
+    WARNING: variable horizon. Termination and truncation both end a trajectory. An environment that resets itself does
+    not revive it: the trajectory keeps its last state and stays ended until the next ``reset``.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class GymDynamics:
     """
 
     def __init__(self, env: Callable[[int], Any] | Any) -> None:
-        # Only a vector environment knows its number of copies; anything else is a function that makes one.
+        # Only a vector environment has a number of copies; anything else is a function that makes one.
         self._make: Callable[[int], Any] | None = None if hasattr(env, "num_envs") else env
         self._env: Any = env if self._make is None else None
         self._alive: Mask | None = None
@@ -120,13 +120,13 @@ class GymDynamics:
             self._env = self._make(n)
         if self._env.num_envs != n:
             raise DataError(
-                f"{n} trajectories asked of an environment of {self._env.num_envs} copies",
-                remedy="give a function that makes a vector environment of any number",
+                f"{n} trajectories are wanted, but the environment has {self._env.num_envs} copies",
+                remedy="give a function that makes a vector environment of n copies",
             )
         self._check_spaces()
         observations, _ = self._env.reset(seed=int(rng.integers(2**31)))
         self._alive = np.ones(n, dtype=bool)
-        self._finished = np.zeros(n, dtype=bool)  # slots whose episode ended with the latest step
+        self._finished = np.zeros(n, dtype=bool)  # the copies whose episode ended with the latest step
         return self._rows(observations)
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
@@ -135,14 +135,14 @@ class GymDynamics:
             raise DataError("the environment has not been reset", remedy="call reset(n, rng) before step")
         space, autoreset = self._env.action_space, self._autoreset
         if autoreset == "DISABLED" and self._finished.any():
-            # Without automatic resets a finished episode must not be stepped: it is reset unseen.
+            # Without automatic resets, a finished episode must not be stepped, so reset it; nobody sees the result.
             self._env.reset(options={"reset_mask": self._finished})
         inside = np.clip(actions.reshape(space.shape), space.low, space.high).astype(space.dtype)
         observations, _, terminated, truncated, info = self._env.step(inside)
         self._finished = np.asarray(terminated) | np.asarray(truncated)
         following = self._rows(observations)
         if autoreset == "SAME_STEP":
-            # The observation is the first of the next episode; the last one of this episode is in the info.
+            # The observation belongs to the next episode; the last one of this episode is in the info.
             for i in np.flatnonzero(self._finished):
                 following[i] = np.ravel(info["final_obs"][i])
         following = np.where(self._alive[:, None], following, states)
@@ -176,7 +176,7 @@ class GymDynamics:
 
 @dataclass(frozen=True, eq=False)
 class LearnedDynamics:
-    """Dynamics fitted to demonstrations, for environments that are unknown; made by :meth:`fit`.
+    """Dynamics fitted to demonstrations, for unknown environments; made by :meth:`fit`.
 
     The standardised difference of successive states is a ridge regression on the state, the action and random Fourier
     features of both (Rahimi & Recht 2007), plus Gaussian noise with the covariance of the held-out residuals. The fit
@@ -226,9 +226,9 @@ class LearnedDynamics:
         margin
             The distance that a state or action may go beyond the demonstrated range, as a fraction of that range.
         n_folds
-            The number of folds for choosing the ridge penalty that predicts held-out folds best.
+            The number of folds of cross-validation, which chooses the ridge penalty.
         most
-            The most transitions to fit to; of more, a random sample is drawn to bound memory.
+            The most transitions to fit to; from more, it draws a random sample, to limit memory.
         """
         for name in ("state", "action"):
             if name not in demonstrations.columns:
@@ -252,7 +252,7 @@ class LearnedDynamics:
         drift, scale = difference.mean(axis=0), standard_scale(difference)
         features = _FourierFeatures.draw(pairs, n_features, rng)
         coefficients, residuals = _ridge(features(pairs), (difference - drift) / scale, n_folds)
-        # A square root of the covariance that allows for columns without any noise.
+        # A square root of the covariance that works for columns without noise, too.
         eigenvalues, vectors = np.linalg.eigh(residuals.T @ residuals / len(residuals))
         noise = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
         return cls(
@@ -306,14 +306,14 @@ class _FourierFeatures(NamedTuple):
 def standard_scale(rows: Array) -> Array:
     """Returns the standard deviation of each column; 1 for a column that never changes."""
     scale = rows.std(axis=0)
-    return np.where(scale > 1e-12 * np.abs(rows).max(axis=0), scale, 1.0)  # less is rounding
+    return np.where(scale > 1e-12 * np.abs(rows).max(axis=0), scale, 1.0)  # less is a rounding error
 
 
 def _ridge(features: Array, targets: Array, n_folds: int) -> tuple[Array, Array]:
-    """Fits a ridge regression with the penalty that predicts held-out folds best; returns coefficients and residuals.
+    """Fits a ridge regression, with the penalty by cross-validation; returns coefficients and held-out residuals.
 
-    The folds are runs of neighbouring rows. Rows of one trajectory resemble each other, so scattered folds would let
-    neighbours predict each row, and choose too small a penalty.
+    The folds are runs of neighbouring rows. Rows of one trajectory are similar, so with scattered folds the neighbours
+    of a held-out row would predict it, and too small a penalty would win.
     """
     penalties = 10.0 ** np.arange(-8.0, 1.0)
     folds = [slice(*ends) for ends in pairwise(np.linspace(0, len(features), n_folds + 1).astype(int))]

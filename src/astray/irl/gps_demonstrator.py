@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class GpsDemonstrator:
-    """One agent that demonstrates GPS trips, in metres and seconds."""
+    """An agent that demonstrates GPS trips; steps are in metres and seconds."""
 
     featurizer: Featurizer  # its memory must hold the demonstrations (:meth:`of` adds them)
     fixes: Trajectories  # the demonstrations
@@ -45,14 +45,14 @@ class GpsDemonstrator:
         explorers: Mapping[str, Counterfactual] | None = None,
         paths: Trajectories | None = None,
     ) -> GpsDemonstrator:
-        """Makes a demonstrator of an agent's trips, and adds them to the featurizer's memory if they are not there.
+        """Makes a demonstrator of an agent's trips; adds trips to the featurizer's memory that are not there yet.
 
         ``paths`` are the paths of the trips, if the caller has them already.
         """
         new = ~fixes.isin(featurizer.memory.trip_ids)
         featurizer = featurizer.remember(fixes[new]) if new.any() else featurizer
         paths = resample(featurizer.paths(fixes) if paths is None else paths, featurizer.config.interval)
-        paths = paths[paths.lengths > 1]  # a path of one point holds no step
+        paths = paths[paths.lengths > 1]  # a path of one point has no step
         if not len(paths):
             raise DataError(
                 "no trajectory has two usable fixes at different times, so there is nothing to learn from",
@@ -61,7 +61,7 @@ class GpsDemonstrator:
         return cls(featurizer, fixes, paths, explorers or {})
 
     def __getitem__(self, which: NDArray[np.bool_]) -> GpsDemonstrator:
-        """Selects some of the demonstrations; the others stay in the memory, but the learner does not see them."""
+        """Returns a demonstrator of some of the demonstrations; the others stay in the memory."""
         return replace(self, fixes=self.fixes[which], paths=of_trips(self.paths, np.flatnonzero(which)))
 
     @property
@@ -75,18 +75,18 @@ class GpsDemonstrator:
         return self.fixes.ids
 
     def demonstrations(self) -> Rows:
-        """Returns what the agent did; no trip counts towards its own familiarity."""
+        """Returns the agent's steps; the familiarity of each trip ignores that trip itself."""
         trip = self.paths.context["trip"]
         rows = self._rows(self.paths, self._number(trip))
         return replace(rows, trip=trip[rows.path])
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """Draws ``n`` counterfactual trips and returns the changed steps; the trip they came from does not count."""
+        """Draws ``n`` counterfactual trips and returns the changed steps; their familiarity ignores the original."""
         paths, changed = explore(self.paths, n, names, self.featurizer.config.interval, rng, self.explorers)
         return self._rows(paths, self._number(paths.context["trip"]), keep=changed)
 
     def others(self, population: Trajectories | KeyedTrips) -> Rows:
-        """Returns what other agents did, seen through this agent's memory."""
+        """Returns the steps of other agents, with features computed from this agent's memory."""
         if isinstance(population, KeyedTrips):
             steps = population.rows.steps
             return self._encoded(steps, steps.trip, ~steps.first)
@@ -108,17 +108,15 @@ class GpsDemonstrator:
         paths = make_paths(begin + elapsed, xy, offsets)
         paths.context["given"] = start[:, 6:]
         steps = self.featurizer.steps(paths)
-        # A rollout may begin in the middle of a trip: its start is where that trip began.
+        # A rollout may begin in the middle of a trip: its origin is then that trip's start.
         ahead = np.repeat(start[:, 4], lengths + 1)
         steps = replace(steps, origin=np.repeat(start[:, 2:4], lengths + 1, axis=0), elapsed=steps.elapsed + ahead)
         return self._encoded(steps, paths.trajectory_of_row, ~first)
 
     def refresh(self, rows: Rows) -> Rows:
-        """Recomputes the features of rows with the present memory."""
+        """Returns the rows with features recomputed from the present memory."""
         if rows.steps is None:
-            raise DataError(
-                "these rows do not hold the steps that they were made from", remedy="give rows that keep their steps"
-            )
+            raise DataError("these rows do not contain their steps", remedy="give rows that a GpsDemonstrator made")
         return replace(rows, features=self.featurizer.encode(rows.steps))
 
     @property
@@ -156,7 +154,7 @@ class GpsDemonstrator:
 
 
 def policy_states(steps: Steps, utc_offset: float) -> NDArray[np.float64]:
-    """Returns what the policy sees before a step: location, start, time since then, start within the week, context."""
+    """Returns the policy's inputs before a step: location, start, time since the start, time of the week, context."""
     left = steps.location - steps.velocity * steps.window[:, None]
     began = (steps.time - steps.elapsed + utc_offset) % WEEK - utc_offset
     return np.column_stack([left, steps.origin, steps.elapsed - steps.window, began, steps.given])

@@ -31,16 +31,16 @@ Where this differs from the paper
 - Inputs. Trips are resampled to one fix every 30 s. Reward and policy standardise their inputs; the reward clips them
   at 5 standard deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain
   coordinates.
-- Bootstrap. A head weighs each trip by a Poisson(1) count, the limit of drawing M of M trips with replacement.
+- Bootstrap. A head weighs each trip by a Poisson(1) count, the limit of drawing M out of M trips with replacement.
 - Initial weights. The reward's weights have variance 0.1, as printed, but its biases begin at 0; the policy's weights
   are Glorot-uniform. TRPO is astray's own, with a critic and generalised advantages; the paper used OpenAI baselines.
 - Aspects. The paper has one reward and one background, and so has :data:`KDD19`. The functions also serve a reward
   with an aspect for each kind of alternative, each aspect with its own K heads and background.
-- Prior. -log p(theta) is divided by the number of demonstrations (one prior against the sum over all of them); Section
-  4.2 prints it undivided. It also pulls the K - 1 heads that an iteration does not sample, each with weight 1/K.
+- Prior. -log p(theta) is divided by the number of demonstrations, because the loss is a mean over them; Section 4.2
+  prints it undivided. It also pulls the K - 1 heads that an iteration does not sample, each with weight 1/K.
 - Trajectories. Eq. 3 sums over random parts of at most 50 steps, not over whole trajectories. Rollouts are as long as
   demonstrations, at most 50 steps, and half of the GPS rollouts begin in the middle of a trip.
-- q(tau). The paper leaves it open. Here it is the mixture of the last 8 policies and, because Algorithm 2 appends
+- q(tau). The paper does not define it. Here it is the mixture of the last 8 policies and, because Algorithm 2 appends
   demonstrations, of a Gaussian fitted to those of the batch. The transition probabilities cancel and are left out.
 - Background. T_s keeps the latest 100,000 steps; the paper keeps all samples.
 - Optimiser. Adam with a falling learning rate, J = 25, N = 100; the paper gives none of these numbers. If a user asks
@@ -98,7 +98,7 @@ KDD19 = LearnConfig(
     held_out=0.0,  # all demonstrations are learned from
     patience=100,
 )
-"""The settings of the paper; what it does not print has the default of ``LearnConfig``."""
+"""The settings of the paper; those that it does not print have the defaults of ``LearnConfig``."""
 
 EPSILON = -2.0  # Section 5.4: an observation with n <= epsilon is an anomaly for IRL-AD,
 GAMMA = 1.5  # and for IRL-ADU if also sigma_r <= gamma
@@ -109,7 +109,7 @@ GAMMA = 1.5  # and for IRL-ADU if also sigma_r <= gamma
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the reward is learned from."""
+    """The data from which the reward is learned."""
 
     demonstrations: Rows  # T_d
     backgrounds: Mapping[str, Background]  # T_s, of each aspect
@@ -121,12 +121,12 @@ Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator],
 
 @dataclass
 class Learner:
-    """What Algorithm 1 changes, and what it needs for that."""
+    """The state that Algorithm 1 changes, and the data that it needs."""
 
     reward: RewardHeads  # the K reward functions r_theta_k
     generator: Generator | None  # the policy pi, with TRPO to improve it; None: the background needs no policy
     evidence: Evidence
-    independent: int  # independent demonstrations, against which the prior counts once
+    independent: int  # the number of independent demonstrations, by which the prior is divided
     estimate: Estimate  # of the loss: trajectory_estimate is the paper's
     optimiser: Optimizer
     schedule: LRScheduler
@@ -135,7 +135,7 @@ class Learner:
 def algorithm_1(
     learner: Learner, agent: ActingDemonstrator, lengths: Array, config: LearnConfig, rng: np.random.Generator
 ) -> Iterator[Measures]:
-    """Runs lines 3 to 9 of Algorithm 1, and yields what it measured in each iteration.
+    """Runs lines 3 to 9 of Algorithm 1, and yields the measures of each iteration.
 
     Line 1, T_d, is ``agent.demonstrations()``; line 2 is :func:`first_reward` and :func:`first_policy`; line 10 returns
     what ``learner`` holds afterwards. ``lengths`` are those of the demonstrated trajectories: rollouts are as long.
@@ -164,7 +164,7 @@ def first_reward(
 ) -> RewardHeads:
     """Initialises the reward network with K heads (Algorithm 1, line 2; Section 4.1.2).
 
-    Demonstrations and what the background already holds, in equal parts, set the scale of its inputs.
+    Demonstrations and the background so far, in equal parts, set the scale of its inputs.
     """
     from astray.irl.reward import RewardHeads
 
@@ -181,15 +181,15 @@ def first_policy(demonstrations: Rows, config: LearnConfig, rng: np.random.Gener
     from astray.irl.trpo import TRPO
 
     policy = GaussianPolicy(demonstrations.states, demonstrations.actions, rng)
-    # The paper begins with random weights: its number of updates is 0.
+    # With clone_updates=0, as in the paper, the policy begins with random weights.
     clone_behaviour(policy, demonstrations.states, demonstrations.actions, config.clone_updates, rng)
     return TRPO(policy, rng, config.policy)
 
 
 def bootstrap(n_trips: int, n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draws the bootstrap masks: how often D_k contains each trip, (trips, K) (Section 4.1.1).
+    """Draws the bootstrap masks, (trips, K): the number of times that D_k contains each trip (Section 4.1.1).
 
-    A count is Poisson(1), the limit of drawing n of n trips with replacement.
+    A count is Poisson(1), the limit of drawing n out of n trips with replacement.
     """
     return rng.poisson(1.0, (n_trips, n_heads))
 
@@ -203,7 +203,7 @@ def algorithm_2(learner: Learner, heads: int | slice, config: LearnConfig, rng: 
     for _ in range(config.updates):  # line 1
         loss = learner.estimate(learner.reward, learner.evidence, config, rng)  # lines 2 to 5
         chosen = loss.per_head[heads].mean()
-        # The sum over n demonstrations of log p(tau | theta), plus one log p(theta), divided by n.
+        # The sum of log p(tau | theta) over n demonstrations, plus log p(theta), all divided by n.
         objective = chosen + learner.reward.neg_log_prior() / learner.independent
         if not math.isfinite(objective.item()):
             raise TrainingError(
@@ -255,11 +255,11 @@ def trajectory_loss(
 ) -> Loss:
     """Returns the negative log-likelihood whose gradient is Eq. 3 without its prior, for each head.
 
-    log Z is estimated as ``log mean_j w_j`` with ``w_j = exp(R(tau_j)) / q(tau_j)``: its gradient is the second sum of
-    Eq. 3, ``sum_j (w_j / W) dR(tau_j)``, and nothing leaves the log domain. ``log_q`` is the log-density of each
-    background trajectory, appended demonstrations included, under the mixture of everything that proposed it.
-    ``temperature`` divides the exponent: 1 is Eq. 3; at the horizon the weights do not collapse on one trajectory, but
-    the estimate is biased.
+    log Z is estimated as ``log mean_j w_j`` with ``w_j = exp(R(tau_j)) / q(tau_j)``; its gradient is the second sum of
+    Eq. 3, ``sum_j (w_j / W) dR(tau_j)``. The computation stays in the log domain. ``log_q`` is the log-density of each
+    background trajectory, including the appended demonstrations, under the mixture of all proposals. ``temperature``
+    divides the exponent: 1 gives Eq. 3; a temperature as high as the horizon keeps the weights from collapsing on one
+    trajectory, but biases the estimate.
     """
     log_w = (background_returns - log_q[:, None]) / temperature
     log_z = temperature * (log_w.logsumexp(dim=0) - math.log(len(log_w)))
@@ -288,8 +288,8 @@ def normality_score(reward: Array, r_bar: float, sigma_bar: float) -> NDArray[np
 def trajectory_normality(n: Array, starts: Array, share: Array | None = None) -> NDArray[np.float64]:
     """Returns N(tau), the mean of n(s, a) over each trajectory (Section 4.4), from n (..., steps).
 
-    ``starts`` are the first steps of the trajectories. ``share`` is the part of a step in its trajectory's mean; by
-    default 1 / |tau|, as printed.
+    ``starts`` are the first steps of the trajectories. ``share`` is the weight of each step in its trajectory's mean;
+    by default 1 / |tau|, as printed.
 
     >>> trajectory_normality(np.array([0.0, -1.0, -5.0]), np.array([0, 2])).tolist()
     [-0.5, -5.0]
@@ -305,7 +305,7 @@ def reward_deviation(rewards: Array) -> Array:
 
 
 def irl_ad(normality: Array, epsilon: ArrayLike = EPSILON) -> NDArray[np.bool_]:
-    """Decides IRL-AD: an observation, or a trajectory, with a normality of at most epsilon is an anomaly (Section 4.4).
+    """Returns True for anomalies by IRL-AD: steps or trajectories with normality of at most epsilon (Section 4.4).
 
     >>> irl_ad(np.array([-2.5, -2.0, 0.3])).tolist()
     [True, True, False]
@@ -314,7 +314,7 @@ def irl_ad(normality: Array, epsilon: ArrayLike = EPSILON) -> NDArray[np.bool_]:
 
 
 def irl_adu(found: Array, uncertainty: Array, gamma: ArrayLike = GAMMA) -> NDArray[np.bool_]:
-    """Decides IRL-ADU: what IRL-AD found is an anomaly if its deviation over the heads is at most gamma (Section 4.5).
+    """Returns True for anomalies by IRL-ADU: those of IRL-AD with deviation over the heads of at most gamma (4.5).
 
     >>> irl_adu(irl_ad(np.array([-2.5, -2.5, 0.3])), np.array([0.4, 1.6, 0.1])).tolist()
     [True, False, False]

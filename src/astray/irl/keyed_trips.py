@@ -15,7 +15,7 @@ from astray.features.trip_rows import TripRows
 
 @dataclass(frozen=True, eq=False)
 class KeyedTrips:
-    """Trips of many agents with their keys, computed once and looked up in any agent's memory."""
+    """Trips of many agents with their keys, computed once to look them up in any agent's memory."""
 
     trips: Trajectories
     paths: Trajectories  # resampled
@@ -34,7 +34,7 @@ class KeyedTrips:
 
     @property
     def rows(self) -> TripRows:
-        """The rows of the selected trips; computed on demand, so that many selections take little memory."""
+        """The rows of the selected trips; computed on each use, so that many selections take little memory."""
         return self.all_rows[self.which]
 
     @property
@@ -43,6 +43,6 @@ class KeyedTrips:
         return self.trips.agent_ids[self.which]
 
     def others(self, agent: str, n: int, rng: np.random.Generator) -> KeyedTrips:
-        """Draws ``n`` trips of other agents; takes all, if there are fewer."""
+        """Draws ``n`` trips of other agents; returns all if there are fewer."""
         found = np.flatnonzero(self.trips.agent_ids != agent)
         return replace(self, which=np.sort(rng.choice(found, min(n, len(found)), replace=False)))

@@ -1,4 +1,4 @@
-"""The settings of learning, as frozen dataclasses. The paper's own are :data:`astray.irl.kdd19.KDD19`."""
+"""The settings of learning, as frozen dataclasses. Those of the paper are :data:`astray.irl.kdd19.KDD19`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ONLY_ASPECT = "behaviour"  # the name of the aspect where there is only one
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """The shape of the reward network, and its prior."""
+    """The settings of the reward network: its shape and its prior."""
 
     hidden: tuple[int, ...] = (64, 16)  # widths of the shared layers
     heads: int = 10  # K, the heads of each network, for each aspect
@@ -27,18 +27,18 @@ class TRPOConfig:
     """The settings of TRPO."""
 
     max_kl: float = 0.01  # delta: the trust region, a bound on the mean KL(old || new) of one improvement
-    discount: float = 0.99  # gamma: the value of a reward that comes one step later
+    discount: float = 0.99  # gamma: the present value of a reward of 1 that comes one step later
     gae_lambda: float = 0.95  # lambda: 0 trusts the critic, 1 trusts the sampled return
     entropy_bonus: float = 0.0  # weight of the policy's entropy beside the normalised advantage
-    bootstrap: bool = True  # the critic values what follows a trajectory that was cut at its length; False: 0
-    fisher_rows: int = 1280  # rows that the Fisher matrix is averaged over (every k-th), or all if they are fewer
+    bootstrap: bool = True  # where a trajectory is cut off, the critic estimates the rest of its value; False: 0
+    fisher_rows: int = 1280  # rows (every k-th) to average the Fisher matrix over; all if there are fewer
     cg_iterations: int = 10  # conjugate-gradient iterations for the natural gradient
     cg_damping: float = 0.1  # added to the diagonal of the Fisher matrix
-    line_search_steps: int = 10  # step lengths to try before the policy stays as it was
+    line_search_steps: int = 10  # step lengths to try; if none is good, the policy does not change
     line_search_shrink: float = 0.8  # factor from one step length to the next
     critic_hidden: tuple[int, ...] = (64, 64)  # widths of the value network's hidden layers
     critic_rounds: int = 3  # Gauss-Newton steps of the critic, each on different rows
-    critic_rows: int = 1280  # rows of one such step (every k-th), or all if they are fewer
+    critic_rows: int = 1280  # rows (every k-th) for one such step; all if there are fewer
     critic_cg_iterations: int = 8  # conjugate-gradient iterations of one such step
     critic_damping: float = 0.1  # added to the diagonal of the critic's Gauss-Newton matrix
 
@@ -61,12 +61,12 @@ class LearnConfig:
     iterations: int = 30  # N of Algorithm 1
     updates: int = 25  # J of Algorithm 2: gradient steps of the reward in each iteration
     objective: str = "step"  # 'step': discriminate single steps; 'trajectory': Eq. 3 of the paper
-    temperature: float | None = None  # of the weights in Eq. 3; None: the horizon; 1: as printed
+    temperature: float | None = None  # divides the exponent of the weights in Eq. 3; None: the horizon; 1: as printed
     all_heads: bool = True  # update every head in each iteration, each on its own bootstrap; False: the sampled one
     learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to a twentieth
     batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
-    horizon: int = 50  # the most steps of a rollout, and of the parts of trajectories that Eq. 3 sums over
+    horizon: int = 50  # the most steps in a rollout, and in the parts of trajectories that Eq. 3 sums over
     rollouts: int = 64  # trajectories that the policy generates in each iteration; 0: no policy
     clone_updates: int = 300  # gradient steps of behavioural cloning before the first rollout
     aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all
@@ -74,8 +74,8 @@ class LearnConfig:
     explorers: tuple[str, ...] = DEFAULT_EXPLORERS  # counterfactuals; one that is named twice weighs twice as much
     waves: int = 32  # random Fourier features of states and actions; 0: none
     imagined: int = 400  # counterfactual trips for each aspect
-    capacity: int = 100_000  # rows kept of each source of the background
-    missing: float = 0.25  # share of the rows in which a group of features that may be missing is hidden
+    capacity: int = 100_000  # rows that each source of the background keeps
+    missing: float = 0.25  # share of the rows in which a group of features is hidden, so that the reward can do without
     held_out: float = 0.2  # share of the demonstrations that no head learns from; they decide when to stop
     patience: int = 10  # iterations without a lower held-out loss before learning stops
 
@@ -93,7 +93,7 @@ class LearnConfig:
 
 
 TRIPS = LearnConfig(
-    # The prior counts against the number of agents, which is small: it must be narrow.
+    # The number of agents is small, so the prior must be narrow to have an effect.
     reward=RewardConfig(heads=2, networks=5, prior_variance=1.0),
     # Other agents teach the aspect of place: counterfactuals in places where nobody goes would teach the reward to
     # trust every street.
@@ -108,12 +108,12 @@ TRIPS = LearnConfig(
 
 POOL = replace(
     TRIPS,
-    # A pool may have no other agents to compare with: counterfactuals of place take their part.
+    # A pool may have no other agents to compare with, so counterfactuals of place replace them.
     explorers=DEFAULT_EXPLORERS,
     batch_rows=256,
     patience=10,
 )
-"""The settings with which a reward of whole trips continues to learn from one pool of agents."""
+"""The settings for a reward of whole trips that continues to learn from one pool of agents."""
 
 STEPS = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
 """The settings for the reward of steps of many agents: without a policy, because each agent would need its own."""

@@ -1,4 +1,4 @@
-"""A small tanh network for natural-gradient methods: one flat parameter vector, cheap products with the Jacobian."""
+"""A small tanh network for natural gradients: one flat parameter vector, and cheap products with the Jacobian."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MLP:
         return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
 
     def initial(self, rng: np.random.Generator, dtype: torch.dtype) -> Tensor:
-        """Draws Glorot-uniform weights and zero biases; the last layer is small, so that the first outputs are, too."""
+        """Draws Glorot-uniform weights and zero biases; the last layer is small, so that the outputs begin near 0."""
         theta = torch.zeros(self.n_parameters, dtype=dtype)
         layers = self.layers(theta)
         for i, (weight, _) in enumerate(layers):
@@ -44,7 +44,7 @@ class MLP:
         return theta
 
     def layers(self, theta: Tensor) -> Layers:
-        """Returns the weight (outputs x inputs) and bias of each layer, as views of the flat vector."""
+        """Returns the weights (outputs x inputs) and biases of each layer, as views of the flat vector."""
         layers, at = [], 0
         for fan_in, fan_out in pairwise(self.sizes):
             end = at + fan_in * fan_out
@@ -53,11 +53,11 @@ class MLP:
         return layers
 
     def forward(self, theta: Tensor, inputs: Tensor) -> Tensor:
-        """Returns the outputs (..., outputs) for inputs (..., inputs); torch can differentiate them."""
+        """Returns the outputs (..., outputs) for inputs (..., inputs), differentiable by torch."""
         return forward(self.layers(theta), inputs)
 
     def linearise(self, theta: Tensor, inputs: Tensor) -> Linearised:
-        """Returns the outputs for rows of inputs, with cheap products with the Jacobian."""
+        """Evaluates the network at rows of inputs, for products with its Jacobian there."""
         layers = self.layers(theta)
         hidden = [inputs]
         for weight, bias in layers[:-1]:
@@ -66,7 +66,7 @@ class MLP:
 
 
 def forward(layers: Layers, inputs: Tensor) -> Tensor:
-    """Returns the outputs of layers of weights and biases: tanh layers, then a linear one."""
+    """Returns the outputs of tanh layers, followed by a linear one."""
     h = inputs
     for weight, bias in layers[:-1]:
         h = linear(h, weight, bias).tanh_()
@@ -76,10 +76,9 @@ def forward(layers: Layers, inputs: Tensor) -> Tensor:
 class Linearised:
     """A network at fixed parameters and inputs: its output, and products with its Jacobian J.
 
-    J is the derivative of all outputs by all parameters. With h_l = tanh(a_l) and a_l = W_l h_{l-1} + b_l,
-    both products are a handful of matrix products over activations that are computed once (forward and
-    reverse mode by hand: Griewank & Walther 2008, chapter 3); that is what makes conjugate gradients cheap.
-    Made by :meth:`MLP.linearise`.
+    J is the derivative of all outputs by all parameters. With h_l = tanh(a_l) and a_l = W_l h_{l-1} + b_l, both kinds
+    of product are a few matrix products over activations that are computed once (forward and reverse mode by hand:
+    Griewank & Walther 2008, chapter 3), which makes conjugate gradients cheap. Made by :meth:`MLP.linearise`.
     """
 
     def __init__(self, net: MLP, layers: Layers, hidden: list[Tensor], output: Tensor) -> None:
@@ -89,7 +88,7 @@ class Linearised:
         self._slopes = [torch.addcmul(h.new_ones(()), h, h, value=-1.0) for h in hidden[1:]]  # tanh' = 1 - h^2
 
     def every(self, k: int) -> Linearised:
-        """Returns the same network at every k-th row."""
+        """Returns the linearisation at every k-th row."""
         if k == 1:
             return self
         hidden = [h[::k].contiguous() for h in self._hidden]
@@ -106,7 +105,7 @@ class Linearised:
         return tangent
 
     def vjp(self, cotangent: Tensor) -> Tensor:
-        """Returns J^T u: the gradient of the inner product of outputs and ``cotangent`` by the parameters."""
+        """Returns J^T u: the gradient, by the parameters, of the inner product of the outputs with ``cotangent``."""
         gradient = torch.empty(self._net.n_parameters, dtype=cotangent.dtype)
         slots = self._net.layers(gradient)
         u = cotangent

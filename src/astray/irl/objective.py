@@ -1,7 +1,7 @@
-"""The loss of single steps: the reward as a discriminator between demonstrations and background.
+"""The loss over single steps, for which the reward discriminates between demonstrations and background.
 
-The paper's loss of whole trajectories is in :mod:`astray.irl.kdd19`. Shapes: rewards and returns are (rows or
-trajectories, heads); the weights of demonstrations are bootstrap weights of the same shape.
+The paper's loss over whole trajectories is in :mod:`astray.irl.kdd19`. Rewards and returns have the shape (rows or
+trajectories, heads); so do the bootstrap weights of demonstrations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Loss(NamedTuple):
-    """A loss for each head, and two measures of how good the estimate is."""
+    """A loss for each head, and two measures of the quality of the estimate."""
 
     per_head: Tensor
     gap: Tensor  # the mean reward of the demonstrations minus that of the background
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
 
     @classmethod
     def total(cls, losses: Sequence[Loss]) -> Loss:
-        """Adds the losses of several aspects; the measures stand side by side."""
+        """Adds the losses of several aspects; stacks their measures."""
         import torch
 
         return cls(
@@ -46,7 +46,7 @@ def step_estimate(
     rng: np.random.Generator,
     groups: Sequence[NDArray[np.bool_]] = (),
 ) -> Loss:
-    """Samples steps of the demonstrations and of each background, and returns the sum of their losses.
+    """Samples steps from the demonstrations and from each background; returns the sum of the losses.
 
     Each of the ``groups`` of features is hidden from a share of the rows.
     """
@@ -67,10 +67,10 @@ def step_loss(
     background_rewards: Tensor,
     demonstration_weights: Tensor | None = None,
 ) -> Loss:
-    """Returns the logistic loss of telling demonstrated steps from background steps (Finn et al. 2016, on GANs).
+    """Returns the logistic loss for classifying steps as demonstrated or background (Finn et al. 2016, on GANs).
 
-    With as many background steps as demonstrated ones, the reward that minimises this loss is the log-ratio of the two
-    densities: what this agent does, against what it might have done instead.
+    With as many background steps as demonstrated ones, the reward that minimises this loss is the log-ratio of the
+    densities of demonstrations and background.
     """
     from torch.nn.functional import softplus
 
@@ -90,7 +90,7 @@ def hide_groups(
 
 
 def effective_sample_size(log_weights: Tensor) -> Tensor:
-    """Returns (sum w)^2 / sum w^2 of each column as a share of the rows: 1 for equal weights, 1/n if one has all.
+    """Returns (sum w)^2 / sum w^2 of each column, as a share of the n rows: 1 for equal weights, 1/n if one has all.
 
     >>> import torch
     >>> effective_sample_size(torch.zeros(4, 1)).item(), effective_sample_size(torch.tensor([[0.0], [99.0]])).item()
@@ -101,7 +101,7 @@ def effective_sample_size(log_weights: Tensor) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    """Returns the mean of each column, weighted by the bootstrap; 0 for a head that drew nothing of the batch."""
+    """Returns the mean of each column with bootstrap weights; 0 for a head that has no row in the batch."""
     if weights is None:
         return values.mean(dim=0)
     return (values * weights).sum(dim=0) / weights.sum(dim=0).clamp_min(1e-12)

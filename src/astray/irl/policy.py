@@ -1,4 +1,4 @@
-"""The policy: a Gaussian over actions whose mean is a small tanh network; and its rollouts."""
+"""The policy, a Gaussian over actions whose mean is a small tanh network, and its rollouts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Array = NDArray[Any]
 
 
 class GaussianPolicy(nn.Module):
-    """A diagonal Gaussian over unbounded actions: a tanh network gives the mean, the standard deviation is constant.
+    """A diagonal Gaussian over unbounded actions; a tanh network gives its mean, and its deviation is constant.
 
     The policy standardises states and actions by the demonstrations' mean and scale: a network output of 0 is the mean
     demonstrated action. Densities are in the units of the action (with the Jacobian of the scale), because they serve
     as q(tau) in importance weights.
 
     ``theta`` holds all parameters in one flat vector: the network's, then one log standard deviation for each action,
-    in units of the demonstrations' standard deviation. The network has the precision ``dtype``; standardisation is in
-    float64, because metres and seconds would lose digits.
+    in units of the demonstrations' standard deviation. The network has the precision ``dtype``; standardisation is
+    always in float64, because metres and seconds would lose digits in single precision.
 
     >>> rng = np.random.default_rng(0)
     >>> velocities = rng.normal([3.0, 0.0], [1.0, 2.0], (500, 2))
@@ -79,15 +79,15 @@ class GaussianPolicy(nn.Module):
         return self.action_scale * self.split(self.theta)[1].exp()
 
     def split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the network's parameters and the log standard deviations (standardised), as views of ``theta``."""
+        """Returns the network's parameters and the standardised log standard deviations, as views of ``theta``."""
         return theta[: -self.n_actions], theta[-self.n_actions :]
 
     def standardise_states(self, states: Tensor | Array) -> Tensor:
-        """Returns states as the network sees them."""
+        """Returns standardised states, which are the network's inputs."""
         return ((torch.as_tensor(states) - self.state_mean) / self.state_scale).to(self.theta.dtype)
 
     def standardise_actions(self, actions: Tensor | Array) -> Tensor:
-        """Returns actions in the units of the network."""
+        """Returns standardised actions, which are in the units of the network's outputs."""
         return ((torch.as_tensor(actions) - self.action_mean) / self.action_scale).to(self.theta.dtype)
 
     def mean(self, states: Tensor | Array) -> Tensor:
@@ -96,9 +96,9 @@ class GaussianPolicy(nn.Module):
         return self.action_mean + self.action_scale * output
 
     def actor(self) -> Callable[[Tensor | Array, Tensor | Array], Tensor]:
-        """Returns a function of states and standard normal noise (..., a) that returns actions mean + std * noise.
+        """Returns a function of states and standard normal noise (..., a) that returns the actions mean + std * noise.
 
-        The function unpacks the present parameters once, for many small calls.
+        It unpacks the present parameters only once, which makes many small calls fast.
         """
         layers, std = self.net.layers(self.split(self.theta)[0]), self.std
         mean, scale = self.action_mean, self.action_scale
@@ -131,7 +131,7 @@ class GaussianPolicy(nn.Module):
 def clone_behaviour(
     policy: GaussianPolicy, states: Array, actions: Array, updates: int, rng: np.random.Generator
 ) -> None:
-    """Makes the policy imitate demonstrated actions, by gradient steps on their likelihood (behavioural cloning)."""
+    """Trains the policy to imitate demonstrated actions: takes gradient steps on their likelihood."""
     optimiser = torch.optim.Adam(policy.parameters(), lr=3e-3)
     for _ in range(updates):
         chosen = rng.integers(len(states), size=min(512, len(states)))
@@ -146,18 +146,18 @@ def clone_behaviour(
 
 @dataclass(frozen=True)
 class Rollout:
-    """Trajectories of a policy as dense arrays: n trajectories of at most H steps.
+    """n trajectories of a policy, of at most H steps each, as dense arrays.
 
-    Steps that were not taken (``mask`` false) hold zeros, so ``log_prob.sum(axis=1)`` is log q(tau) without the part of
-    the dynamics.
+    Steps that were not taken (``mask`` false) hold zeros, so ``log_prob.sum(axis=1)`` is log q(tau) without the factor
+    from the dynamics.
     """
 
     states: Array  # (n, H, d)
     actions: Array  # (n, H, a)
-    log_prob: Array  # (n, H) log density of each action when it was taken
-    mask: NDArray[np.bool_]  # (n, H) true where a step was taken: a prefix of each row
+    log_prob: Array  # (n, H) log density of each action under the policy that took it
+    mask: NDArray[np.bool_]  # (n, H) true where a step was taken, which is at the beginning of each row
     next_states: Array  # (n, H, d)
-    ended: NDArray[np.bool_]  # (n,) true if the dynamics ended the trajectory; otherwise it was cut at its length
+    ended: NDArray[np.bool_]  # (n,) true if the dynamics ended the trajectory, false if it reached the limit of steps
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -170,15 +170,15 @@ class Improvement:
     """Measures of one improvement of the policy."""
 
     kl: float  # mean KL(old || new) over the visited states; 0 if the policy did not change
-    entropy: float  # of the policy's action afterwards, nats
+    entropy: float  # entropy of the improved policy's action, in nats
     surrogate_gain: float  # the rise of the surrogate objective, in standard deviations of the advantage
-    value_loss: float  # the critic's squared error on this rollout before its fit, over its targets' variance
+    value_loss: float  # the critic's squared error on this rollout before its fit, divided by the targets' variance
     line_search_steps: int  # the number of step lengths that were tried
-    accepted: bool  # whether one of them was taken
+    accepted: bool  # True if one of them was taken
 
 
 class Generator(Protocol):
-    """What the learner needs of a policy and its policy-gradient method; ``astray.irl.trpo.TRPO`` is one."""
+    """The interface of a policy with its policy-gradient method, such as ``astray.irl.trpo.TRPO``."""
 
     def rollout(
         self,
@@ -205,9 +205,9 @@ def rollout(
     rng: np.random.Generator,
     lengths: ArrayLike | None = None,
 ) -> Rollout:
-    """Lets the policy act in the dynamics, and returns ``n`` trajectories of at most ``horizon`` steps.
+    """Draws ``n`` trajectories of at most ``horizon`` steps: lets the policy act in the dynamics.
 
-    ``lengths`` limits the steps of each single trajectory (n,). ``rng`` is the only source of chance.
+    ``lengths`` (n,) limits the steps of each trajectory further. All random numbers come from ``rng``.
 
     >>> from astray.irl.dynamics import Integrator
     >>> rng = np.random.default_rng(0)

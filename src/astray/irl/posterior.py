@@ -1,4 +1,4 @@
-"""The learned reward as plain arrays: an approximate posterior of K heads, evaluated without torch."""
+"""The learned reward as plain arrays: an approximate posterior of K heads, which needs no torch."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Layers = tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 Network = tuple[NDArray[Any], ...]  # the weights of one layer after the other
 
 BATCH = 4096  # rows evaluated at a time, so that hidden layers stay in the cache
-BLOCK = 16  # rows in one matrix product; always 16, so that a reward does not depend on its neighbours
+BLOCK = 16  # rows in one matrix product; always 16, so that a row's reward does not depend on the other rows
 
 
 @dataclass(frozen=True, eq=False)
 class RewardPosterior:
-    """K reward functions over one set of features, for each aspect.
+    """The K reward functions (heads) of each aspect, over one set of features.
 
-    Hidden layers are rectified. The last layer is linear, so that the reward keeps falling beyond what was seen.
+    Hidden layers are rectified. The last layer is linear, so that the reward keeps falling beyond the training data.
     """
 
     mean: NDArray[np.float32]  # mean and scale standardise the features
     scale: NDArray[np.float32]
     layers: Layers  # weights (networks, in, out) and biases
-    prior: Layers = ()  # of fixed random networks whose output is added (randomised prior functions)
-    clip: float = 5.0  # standard deviations from a feature's mean; farther away the reward is constant
-    aspects: tuple[str, ...] = ("behaviour",)  # each has its own K heads
+    prior: Layers = ()  # layers of fixed random networks whose output is added (randomised prior functions)
+    clip: float = 5.0  # features are clipped at this many standard deviations from their mean
+    aspects: tuple[str, ...] = ("behaviour",)  # their names; each has its own K heads
 
     @property
     def n_heads(self) -> int:
@@ -74,9 +74,9 @@ class RewardPosterior:
 def combined(rewards: Array, weights: Sequence[float] | None = None) -> NDArray[np.float64]:
     """Combines the rewards of several aspects, (rows, aspects, heads), into one reward (rows, heads).
 
-    The reward of an aspect is the log-ratio of what the agent does to one kind of alternative. Against the mixture of
-    the alternatives, with ``weights`` (equal by default), the log-ratio is -log sum_a w_a exp(-R_a). An aspect near 0
-    is undecided and changes little; an aspect far below 0 decides alone.
+    The reward R_a of an aspect is the log-ratio of two densities: of the agent's behaviour and of one kind of
+    alternative. With the mixture of all alternatives, by ``weights`` (equal by default), in place of that one, the
+    log-ratio is -log sum_a w_a exp(-R_a). An aspect near 0 has little effect; one far below 0 decides alone.
 
     >>> combined(np.array([[[3.0], [-4.0]]])).round(2).tolist()
     [[-3.31]]

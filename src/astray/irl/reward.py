@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class RewardHeads(nn.Module):
-    """Computes r_theta_k(s, a) for k = 1..K, all aspects and heads in one pass.
+    """Computes r_theta_k(s, a) for k = 1..K, for all aspects and heads at once.
 
     >>> reward = RewardHeads(3, RewardConfig(heads=4), np.random.default_rng(0), aspects=("place", "manner"))
     >>> reward(torch.zeros(5, 3)).shape
@@ -44,7 +44,7 @@ class RewardHeads(nn.Module):
         sizes = (n_features, *config.hidden, len(aspects) * config.heads)
         self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
         self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
-        self.prior_mean: list[Tensor] = []  # of each parameter; empty: zero
+        self.prior_mean: list[Tensor] = []  # the prior's mean of each parameter; zero if empty
         self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("scale", torch.ones(n_features))
@@ -55,14 +55,14 @@ class RewardHeads(nn.Module):
         return self.config.heads * self.config.networks
 
     def standardise(self, features: Array) -> None:
-        """Sets the mean and scale of the inputs from features, of which NaN is missing."""
-        # In double precision: summed in single precision, a constant over many rows seems to vary.
+        """Sets the mean and scale of the inputs from features; NaN means missing."""
+        # Use double precision: in single precision, a constant summed over many rows seems to vary.
         known = ~np.isnan(features)
         count = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, features, 0.0).sum(axis=0, dtype=np.float64) / count
         self.mean.copy_(torch.as_tensor(mean))
         spread = np.sqrt(np.square(np.where(known, features - mean, 0.0)).sum(axis=0) / count)
-        # A constant feature carries no information: scale 1 leaves it at 0.
+        # A constant feature carries no information; scale 1 keeps it at 0.
         self.scale.copy_(torch.as_tensor(np.where(spread > 1e-6, spread, 1.0)))
 
     def forward(self, features: Tensor) -> Tensor:
@@ -77,14 +77,15 @@ class RewardHeads(nn.Module):
         return by_aspect.transpose(1, 2).reshape(len(x), len(self.aspects), self.n_heads)
 
     def use_as_prior(self) -> None:
-        """Makes the present weights the mean of the prior, so that further learning stays near them."""
+        """Sets the mean of the prior to the present weights, so that further learning stays near them."""
         self.prior_mean = [p.detach().clone() for p in (*self.weights, *self.biases)]
 
     def neg_log_prior(self) -> Tensor:
         """Returns -log p(theta) up to a constant, averaged over the heads.
 
-        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, theta counted from the mean of the prior.
-        The shared layers theta_s are in every head's sum: the mean counts them once, and the weights of a head by 1/K.
+        For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, where theta is the deviation from the mean
+        of the prior. The shared layers theta_s are in every head's sum, so the average counts them once, and each
+        theta_k by 1/K.
         """
         means = self.prior_mean or itertools.repeat(0.0)
         moved = [p - mean for p, mean in zip((*self.weights, *self.biases), means, strict=False)]

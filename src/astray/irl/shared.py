@@ -1,4 +1,4 @@
-"""The reward that serves every agent: of steps, of whole trips, and the scores that normal trips get from it."""
+"""The reward of steps and of whole trips, and the rewards of normal trips of many agents, for reference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def band_of(history: Array | float) -> NDArray[np.int64]:
 class Reference:
     """The rewards of normal trips of many agents, by band of history.
 
-    The scores of an agent with few past trips are scaled by it; the more past trips the agent has, the less it counts.
+    It scales the scores of agents with few past trips; the more past trips an agent has, the less it weighs.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class Reference:
     steps
         Rewards of normal steps, in the same form.
     typical
-        The median statistics of normal trips, by band; explanations compare a trip with them.
+        The median statistics of normal trips, by band, with which explanations compare a trip.
     noise
-        The standard deviation of a trip's reward over the choice of the past trips: with n of them it is
+        A trip's reward depends on which n trips happen to be in the memory; its standard deviation over them is
         noise / sqrt(1 + n).
     """
 
@@ -61,18 +61,18 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Reward:
-    """The reward r(s, a) of steps and, where it was learned, R(tau) of trips.
+    """The reward r(s, a) of steps and, if it was learned, R(tau) of trips.
 
     Attributes
     ----------
     step
-        The heads that reward a step; they show where and when a trip goes wrong.
+        The heads for steps; they show where and when a trip goes wrong.
     trip
-        The heads that reward a whole trip by its statistics; they decide whether it does.
+        The heads for the statistics of whole trips; they decide whether a trip goes wrong.
     reference
         The rewards of normal trips of many agents, if the reward serves every agent.
     made
-        How the reward was made, in plain values.
+        A record, in plain values, of how the reward was made.
     history
         The measures of the last training, one row for each iteration; empty if unknown.
     """
@@ -85,7 +85,7 @@ class Reward:
 
     @property
     def of_a_pool(self) -> bool:
-        """True if the reward of trips was learned from a pool of agents, and serves this pool alone."""
+        """True if the reward of trips was learned from one pool of agents and is only for this pool."""
         return "pool" in self.made
 
     @property

@@ -1,4 +1,4 @@
-"""The demonstrator of states and actions of any kind; it shows a bounded number of steps, however long its runs."""
+"""The demonstrator of states and actions of any kind, which limits the number of steps to learn from."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 StepCounterfactual = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
-"""Returns, from the states and actions of a run, what might have been done instead, in the same shapes."""
+"""Returns the states and actions of an alternative to a run, in the same shapes, given those of the run."""
 
 STEP_COUNTERFACTUALS = ("perturb", "exchange")
-BATCH = 8192  # rows encoded in one go
-PIECE = 100  # consecutive steps taken together from a run that is too long to show as a whole
+BATCH = 8192  # rows encoded at a time
+PIECE = 100  # consecutive steps in each piece of a run that is too long to use as a whole
 
 
 @dataclass(frozen=True, eq=False)
 class StepDemonstrator:
-    """One agent that demonstrates states and actions. The reward sees them standardised, with optional random waves."""
+    """An agent that demonstrates states and actions; its features are these, standardised, and random Fourier waves."""
 
     trajectories: Trajectories  # the demonstrations, with columns ``state`` and ``action``
     dynamics: Dynamics  # the environment that the policy acts in
     mean: Array  # of states and actions side by side
     scale: Array
     frequencies: Array  # of random Fourier features beside the raw numbers
-    most: int = 100_000  # steps of demonstrations, of a population and of counterfactuals; long runs give pieces
+    most: int = 100_000  # the most steps of demonstrations, of a population, and of counterfactuals
     explorers: Mapping[str, StepCounterfactual] = field(default_factory=dict)  # the user's own counterfactuals
 
     @classmethod
@@ -50,7 +50,7 @@ class StepDemonstrator:
         most: int = 100_000,
         explorers: Mapping[str, StepCounterfactual] | None = None,
     ) -> StepDemonstrator:
-        """Makes a demonstrator of runs; their spread sets the scale of the features."""
+        """Makes a demonstrator of runs (trajectories of states and actions); their spread scales the features."""
         if "state" not in trajectories.columns or "action" not in trajectories.columns:
             raise DataError(
                 "these trajectories have no columns state and action", remedy="make them with Trajectories.from_steps"
@@ -68,12 +68,12 @@ class StepDemonstrator:
         )
 
     def __getitem__(self, which: NDArray[np.bool_]) -> StepDemonstrator:
-        """Selects some of the demonstrations, on the same scales."""
+        """Returns a demonstrator of some of the demonstrations, with the same scales."""
         return replace(self, trajectories=self.trajectories[which])
 
     @property
     def agent(self) -> str:
-        """The agent's name; of several agents the first."""
+        """The agent's name; the first one's if there are several."""
         return str(self.trajectories.agent_ids[0])
 
     @property
@@ -101,14 +101,14 @@ class StepDemonstrator:
         return _excerpt(self.trajectories, most)
 
     def demonstrations(self) -> Rows:
-        """Returns what the agent did; a long run contributes evenly spread pieces."""
+        """Returns the agent's steps; a long run contributes evenly spread pieces."""
         return self._pieces(self.trajectories, demonstrated=True)
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
         """Draws ``n`` counterfactual runs: ``perturb`` shifts states and actions, ``exchange`` swaps actions.
 
         Perturbations have no preferred scale (0.1 to 10 standard deviations); exchanged actions are demonstrated ones
-        in the wrong state. The user's own counterfactuals get one run at a time.
+        in the wrong state. The user's own counterfactuals receive one run at a time.
         """
         known = (*STEP_COUNTERFACTUALS, *self.explorers)
         unknown = [name for name in names if name not in known]
@@ -129,18 +129,18 @@ class StepDemonstrator:
         return self._rows(states, actions, path)
 
     def _explored(self, name: str, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Applies one of the user's own counterfactuals to a run, and checks what it returns."""
+        """Applies one of the user's own counterfactuals to a run, and checks the result."""
         made = self.explorers[name](states.copy(), actions.copy(), rng)
         shapes = [np.shape(part) for part in made] if isinstance(made, tuple) else [np.shape(made)]
         if shapes != [states.shape, actions.shape] or not all(np.isfinite(part).all() for part in made):
             raise DataError(
-                f"the explorer {name!r} gave arrays of the shapes {shapes}",
+                f"the explorer {name!r} returned arrays of the shapes {shapes}",
                 remedy=f"return finite states and actions of the shapes given, {states.shape} and {actions.shape}",
             )
         return made
 
     def others(self, population: Trajectories) -> Rows:
-        """Returns what other agents did, at most as many steps as of the demonstrations."""
+        """Returns the steps of other agents, at most as many as those of the demonstrations."""
         return self._pieces(population)
 
     def realise(self, rollout: Rollout) -> Rows:
@@ -149,7 +149,7 @@ class StepDemonstrator:
         return self._rows(rollout.states[rollout.mask], rollout.actions[rollout.mask], path)
 
     def refresh(self, rows: Rows) -> Rows:
-        """Returns the rows as they are: these features depend on no memory."""
+        """Returns the rows unchanged, because their features depend on no memory."""
         return rows
 
     def _pieces(self, t: Trajectories, demonstrated: bool = False) -> Rows:
@@ -157,7 +157,7 @@ class StepDemonstrator:
         return self._rows(t.columns["state"][rows], t.columns["action"][rows], path, run if demonstrated else None)
 
     def _drawn(self, which: Array, rng: np.random.Generator) -> tuple[Array, Array, NDArray[np.int64]]:
-        """Returns states and actions of runs, and the run of each row; random parts, if the runs are too long."""
+        """Returns the states and actions of runs, or of random parts if they are too long, and the run of each row."""
         t = self.trajectories
         begin, length = t.offsets[:-1][which], t.lengths[which]
         if length.sum() > self.most:
@@ -177,9 +177,10 @@ def _excerpt(t: Trajectories, most: int) -> NDArray[np.float64]:
 
 
 def pieces(lengths: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Selects at most ``most`` rows, equally many of each run or all it has; returns rows, pieces and runs.
+    """Selects at most ``most`` rows, the same number from each run or all if it has fewer.
 
-    A run that is too long contributes pieces of consecutive rows, evenly spread over it, and at least one row.
+    Returns the rows, and the piece and run of each. A run that is too long contributes pieces of consecutive rows,
+    evenly spread over it, and at least one row.
 
     >>> rows, piece, run = pieces(np.array([3, 1000, 800]), most=403)
     >>> np.bincount(run).tolist(), np.bincount(piece).tolist()
@@ -200,11 +201,11 @@ def pieces(lengths: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], ND
 
 
 def _fair_share(lengths: NDArray[np.int64], most: int) -> int:
-    """Returns the most rows that each run may contribute, so that all together have at most ``most``; at least 1."""
+    """Returns the largest number of rows per run with which the total is at most ``most``; at least 1."""
     rising = np.sort(lengths)
     before = np.cumsum(rising) - rising
     left = np.arange(len(rising), 0, -1)
-    # With this share all shorter runs are whole, and the others contribute equally.
+    # Runs shorter than this share are whole; the others contribute equally.
     share = (most - before) // left
     fits = np.flatnonzero(share < rising)
     return int(max(share[fits[0]], 1)) if len(fits) else int(rising[-1])

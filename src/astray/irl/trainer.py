@@ -1,9 +1,9 @@
-"""Learning a reward: of one agent by the algorithms of the paper, or of many agents without a policy.
+"""Learns a reward: from one agent by the algorithms of the paper, or from many agents without a policy.
 
-:func:`learn_agent_reward` runs Algorithm 1 (:mod:`astray.irl.kdd19`). What it adds to the paper is a field of
-:class:`~astray.irl.learn_config.LearnConfig`: held-out demonstrations that decide when to stop, several sources of
-background, and a reward for each aspect. :func:`learn_shared_reward` learns one reward from many agents by Algorithm 2
-alone, because each agent would need its own policy.
+:func:`learn_agent_reward` runs Algorithm 1 (:mod:`astray.irl.kdd19`), with additions that fields of
+:class:`~astray.irl.learn_config.LearnConfig` switch on: held-out demonstrations that decide when to stop, several
+sources of background, and a reward for each aspect. :func:`learn_shared_reward` learns one reward from many agents and
+leaves out the policy, because each agent would need its own.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ Progress = Callable[[int, int, Mapping[str, float]], None]
 
 PLATEAU = 1e-3  # the held-out loss has fallen only if it fell by more
 LAST_RATE = 0.05  # the learning rate at the end, as a share of the first one
-MEASURED = 1024  # rows of demonstrations, and of background, on which the spread over the heads is measured
+MEASURED = 1024  # rows of demonstrations, and of background, to measure the spread over the heads
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What learning returns, and all that is needed to continue it."""
+    """The result of learning, with everything needed to continue it."""
 
     posterior: RewardPosterior  # the K reward functions, as arrays
     history: pl.DataFrame  # one row for each iteration
-    unseen: NDArray[np.bool_]  # (trips, heads): the demonstrations that the layer of each head has not learned from
+    unseen: NDArray[np.bool_]  # (trips, heads): True where a head has not learned from a demonstration
     reward: RewardHeads = field(repr=False)
     generator: Generator | None = field(repr=False)
-    backgrounds: dict[str, Background] = field(repr=False)  # of each aspect
+    backgrounds: dict[str, Background] = field(repr=False)  # by aspect
 
 
 # -------------------------------------------------------------------- one agent
@@ -87,9 +87,9 @@ def learn_agent_reward(
     population
         Trajectories of other agents, for the background.
     given
-        Trajectories for the background that the user made; their weight is 1 unless ``config.weights`` says otherwise.
+        The user's own trajectories for the background; their weight is 1 unless ``config.weights`` has another.
     generator
-        A policy with its own way to improve, in place of TRPO.
+        A policy with its policy-gradient method, to use instead of TRPO.
     start
         An earlier result to continue, after the agent has gained demonstrations. Its reward, policy and background are
         kept; the features of the background are recomputed with the present memory.
@@ -104,7 +104,7 @@ def learn_agent_reward(
     demonstrations, names = agent.demonstrations(), agent.names  # Algorithm 1, line 1
     out = held_out(names, np.unique(demonstrations.trip), config.held_out)
     if len(out):
-        # Counterfactuals and rollouts resemble the demonstrations that they come from: held-out ones give none.
+        # Counterfactuals and rollouts resemble their originals, so make none from held-out demonstrations.
         agent = agent[~np.isin(np.arange(len(names)), out)]
     earlier = {} if start is None else {a: b.refreshed(agent.refresh) for a, b in start.backgrounds.items()}
     backgrounds = fill_backgrounds([agent], [population], config, rng, earlier)
@@ -112,7 +112,7 @@ def learn_agent_reward(
         background.weights.setdefault("given", 1.0)
         background.append("given", agent.others(given))
     reward = first_reward(demonstrations, backgrounds, config, rng) if start is None else copy.deepcopy(start.reward)
-    if not config.rollouts:  # Algorithm 1, line 2, for the policy
+    if not config.rollouts:  # the policy's part of Algorithm 1, line 2
         generator = None
     elif generator is None:
         generator = copy.deepcopy(start.generator) if start else first_policy(demonstrations, config, rng)
@@ -143,7 +143,7 @@ def learn_shared_reward(
     Parameters
     ----------
     agents
-        The agents that demonstrate; the same agent may come several times, with different memories.
+        The agents that demonstrate; the same agent may occur several times, with different memories.
     config
         The settings; the trips of an agent are drawn and held out together.
     others
@@ -163,7 +163,7 @@ def learn_shared_reward(
     """
     demonstrations = _number_trips(agents)
     who = np.repeat([a.agent for a in agents], [len(a.names) for a in agents])
-    # With too few agents to hold one out, single trips are held out.
+    # If there are too few agents to hold one out, hold out single trips.
     by_agent = len(np.unique(who)) * config.held_out >= 1
     units = who.tolist() if by_agent else [name for a in agents for name in a.names]
     out = held_out(units, np.unique(demonstrations.trip), config.held_out)
@@ -179,14 +179,14 @@ def learn_shared_reward(
 
 
 def bootstrap_agents(who: NDArray[np.str_], n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draws how often each head's bootstrap contains each trip: first agents (``who`` made each trip), then trips."""
+    """Draws bootstrap counts (trips, heads): first agents, then their trips; ``who`` is the agent of each trip."""
     drawn = bootstrap(len(who), n_heads, rng)
     agents, number = np.unique(who, return_inverse=True)
     return drawn * bootstrap(len(agents), n_heads, rng)[number] if len(agents) > 1 else drawn
 
 
 def reward_updates(learner: Learner, config: LearnConfig, rng: np.random.Generator) -> Iterator[Measures]:
-    """Runs Algorithm 1 without its policy: samples a head, updates the reward, and yields what was measured."""
+    """Runs Algorithm 1 without its policy: samples a head, updates the reward, and yields the measures."""
     for _ in range(config.iterations):
         k = int(rng.integers(learner.reward.n_heads))
         yield {"head": k} | algorithm_2(learner, slice(None) if config.all_heads else k, config, rng)
@@ -204,7 +204,8 @@ def fill_backgrounds(
 ) -> dict[str, Background]:
     """Returns the background of each aspect: counterfactuals of the agents' trips, and other agents' trips.
 
-    Other agents and the policy belong to the first aspect alone. ``earlier`` backgrounds are filled further.
+    Only the first aspect has other agents (and the policy) in its background. New rows are added to the ``earlier``
+    backgrounds.
     """
     aspects = explorers_of(config)
     first, *_ = aspects
@@ -227,7 +228,7 @@ def fill_backgrounds(
 
 
 def _number_trips(agents: Sequence[Demonstrator]) -> Rows:
-    """Returns the demonstrations of all agents; the trips of the second agent are numbered after those of the first."""
+    """Joins the demonstrations of all agents; numbers the second agent's trips after the first's, and so on."""
     starts = itertools.accumulate([0, *(len(a.names) for a in agents)])
     parts = [a.demonstrations() for a in agents]
     return Rows.concat([replace(p, trip=p.trip + first) for p, first in zip(parts, starts, strict=False)])
@@ -244,12 +245,12 @@ def _learner(
     rng: np.random.Generator,
     groups: Sequence[NDArray[np.bool_]] = (),
 ) -> Learner:
-    """Assembles a learner that does not learn from the trips ``out``; ``who`` made each of the trips."""
+    """Assembles a learner that holds out the trips ``out``; ``who`` is the agent of each trip."""
     training = demonstrations[~np.isin(demonstrations.trip, out)]
     trips = np.unique(training.trip)
     drawn = bootstrap_agents(who, reward.n_heads, rng)
-    drawn[:, drawn[trips].sum(axis=0) == 0] = 1  # a head that drew none of the trips to learn from gets each once
-    # Trips of one agent are alike, so the prior counts against the number of agents.
+    drawn[:, drawn[trips].sum(axis=0) == 0] = 1  # a head that drew no trip to learn from gets each trip once
+    # Trips of one agent are similar, so only agents count as independent demonstrations.
     independent = len(trips) if len(np.unique(who)) == 1 else len(np.unique(who[trips]))
     evidence = Evidence(training, backgrounds, torch.as_tensor(drawn, dtype=torch.float32))
     estimate: Estimate = partial(step_estimate, groups=groups) if config.objective == "step" else trajectory_estimate
@@ -272,7 +273,7 @@ def _run(
 ) -> Learned:
     """Runs iterations until the loss stops falling, and returns the reward.
 
-    If trips are held out (``out``), the loss is that of their demonstrations, and the reward is the best one by it.
+    If trips are held out (``out``), the loss is measured on them, and the result is the reward with the lowest loss.
     """
     seed = int(rng.integers(2**32))
     reward, evidence = learner.reward, learner.evidence
@@ -291,7 +292,7 @@ def _run(
             break
     if config.held_out:
         reward.load_state_dict(best)
-    # Which trips the heads of an earlier reward have learned from is not recorded: assume all but the held-out ones.
+    # There is no record of the trips that an earlier reward has learned from: assume all but the held-out ones.
     unseen = (evidence.bootstrap.numpy() == 0) & (not resumed)
     unseen[out] = True
     kept = dict(evidence.backgrounds)
@@ -300,9 +301,9 @@ def _run(
 
 @torch.no_grad()
 def measure(reward: RewardHeads, evidence: Evidence, tested: Rows, config: LearnConfig, seed: int) -> Measures:
-    """Returns the loss on demonstrations, and the spread over the heads there and on the background.
+    """Returns the loss on demonstrations, and the spread over the heads on demonstrations and on background.
 
-    The same ``seed`` draws the same rows, so that iterations can be compared.
+    The same ``seed`` draws the same rows, which makes iterations comparable.
     """
     rng, backgrounds = np.random.default_rng(seed), evidence.backgrounds
     each_once = torch.ones(int(tested.trip.max()) + 1, reward.n_heads)

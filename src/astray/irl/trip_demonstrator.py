@@ -1,4 +1,4 @@
-"""The demonstrator of whole trips: a row of the learner is a trip, not a step."""
+"""The demonstrator of whole trips: each row to learn from is a trip, not a step."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from astray.irl.keyed_trips import KeyedTrips
 
 Array = NDArray[Any]
 
-SHORTEST, LONGEST = 0.1, 0.9  # of a prefix, as a share of its trip
+SHORTEST, LONGEST = 0.1, 0.9  # the limits of a prefix's length, as a share of its trip
 
 
 @dataclass(frozen=True, eq=False)
 class TripDemonstrator:
-    """One agent that demonstrates whole GPS trips: a row holds the statistics of a trip.
+    """An agent that demonstrates whole GPS trips; each row holds the statistics of a trip.
 
-    Every trip comes twice, whole and as a prefix, so that the reward learns to judge open trips, too.
-    Each row is computed with a memory that lacks one trip: for a demonstration that trip itself, for background a trip
-    drawn at random. Otherwise the number of remembered trips would distinguish demonstrations from background.
+    Every trip occurs twice, whole and as a prefix, so that the reward learns to judge open trips, too. Each row is
+    computed with a memory that lacks one trip: for a demonstration, the trip itself; for background, a random trip.
+    Otherwise the number of past trips would distinguish demonstrations from background.
     """
 
     featurizer: Featurizer  # with the agent's memory, and the popularity of places among other agents
@@ -39,7 +39,7 @@ class TripDemonstrator:
     trips: Trajectories  # the demonstrations
     rows: TripRows  # of the demonstrations
     paths: Trajectories = field(repr=False)  # resampled; counterfactuals are made from them
-    rng: np.random.Generator = field(repr=False)  # draws prefixes and the trips that the memory leaves out
+    rng: np.random.Generator = field(repr=False)  # draws prefixes, and the random trips that the memory lacks
 
     @classmethod
     def of(cls, trips: Trajectories, featurizer: Featurizer, rng: np.random.Generator) -> TripDemonstrator | None:
@@ -50,7 +50,7 @@ class TripDemonstrator:
     def among(
         cls, population: KeyedTrips, which: Array, featurizer: Featurizer, rng: np.random.Generator
     ) -> TripDemonstrator | None:
-        """Makes a demonstrator of the trips of one agent among those of many, given their positions in rising order."""
+        """Makes a demonstrator of one agent from the prepared trips of many; its trips are at rising positions."""
         paths, trips = of_trips(population.paths, which), population.trips[which]
         paths = paths[paths.lengths > 1]
         agent, rows = str(trips.agent_ids[0]), population.all_rows[which]
@@ -72,18 +72,18 @@ class TripDemonstrator:
         return GpsDemonstrator(self.featurizer, self.trips[:trips], paths) if len(paths) else None
 
     def demonstrations(self) -> Rows:
-        """Returns what the agent did, each trip left out of the memory."""
+        """Returns the agent's trips; the statistics of each ignore the trip itself in the memory."""
         return self._both(self.rows, self._number(np.arange(self.rows.n_trips)), np.arange(self.rows.n_trips))
 
     def imagine(self, n: int, names: Sequence[str], rng: np.random.Generator) -> Rows:
-        """Draws ``n`` counterfactual trips; the trip they came from does not count."""
+        """Draws ``n`` counterfactual trips; the statistics of each ignore its original in the memory."""
         paths, _ = explore(self.paths, n, names, self.featurizer.config.interval, rng)
         source = paths.context["trip"]
         steps = self.featurizer.steps(paths.with_columns(context={"trip": np.arange(n)}))
         return self._both(self.featurizer.trip_rows(steps, n), self._number(source))
 
     def others(self, population: KeyedTrips) -> Rows:
-        """Returns what other agents did, seen through this agent's memory."""
+        """Returns the trips of other agents, with statistics computed from this agent's memory."""
         remembered = len(self.featurizer.memory)
         without = self.rng.integers(remembered, size=len(population)) if remembered else None
         maker = self.featurizer.popularity.number_of(population.agents)
@@ -105,5 +105,5 @@ class TripDemonstrator:
             nothing = np.zeros((len(present), 0))
             found.append(Rows(features[present], np.arange(len(present)), nothing, nothing, of))
         both = Rows.concat(found)
-        # The learner draws a trip first, then one of its rows: rows of one trip must be neighbours.
+        # The learner draws a trip first, then one of its rows, so the rows of one trip must be neighbours.
         return replace(both[np.argsort(both.trip, kind="stable")], path=np.arange(len(both)))

@@ -3,7 +3,7 @@
 It follows Schulman, Levine, Moritz, Jordan & Abbeel 2015, "Trust Region Policy Optimization" (TRPO below), with
 advantages and critic after Schulman, Moritz, Levine, Jordan & Abbeel 2016, "High-Dimensional Continuous
 Control Using Generalized Advantage Estimation" (GAE below). The policy is Gaussian and the networks are
-small, so each derivative is a few matrix products, written out instead of differentiated automatically.
+small, so each derivative is a few matrix products, which are written out instead of differentiated automatically.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ class TRPO:
             spread = normalised.std()
         if not np.isfinite(spread):
             raise TrainingError("the advantages are not finite numbers", remedy="look for exploding rewards or states")
-        # An advantage that consists of rounding errors must not be scaled to a standard deviation of 1.
+        # Do not scale advantages that are only rounding errors to a standard deviation of 1.
         normalised /= spread if spread > 1e-12 * np.abs(targets).max() else np.inf
 
         step = self._trust_region_step(inputs, actions, torch.from_numpy(normalised).to(inputs.dtype))
         critic = self.critic.fit(inputs, values[mask], targets, c)
-        # Up to here nothing has changed; now everything changes at once.
+        # Nothing has changed up to here, so an error leaves everything as it was.
         self.policy.theta.copy_(step.theta)
         self.critic = critic
         return Improvement(
@@ -121,7 +121,7 @@ class TRPO:
     def _trust_region_step(self, inputs: Tensor, actions: Tensor, advantages: Tensor) -> _Step:
         """Maximises L(theta) = E[pi/pi_old A] subject to E[KL(pi_old || pi)] <= delta (TRPO Eq. 14).
 
-        It works in standardised units: ratios of densities and KL do not depend on the action's scale.
+        Actions are in standardised units; ratios of densities and KL do not depend on the units.
         """
         c, policy = self.config, self.policy
         old = policy.theta.detach()
@@ -130,8 +130,8 @@ class TRPO:
         z = (actions - at.output) * torch.exp(-log_std)
         a = advantages[:, None]
 
-        # g = grad L at theta_old, where the ratio is 1: E[A grad log pi], by the mean (z / sigma) and by
-        # log sigma (z^2 - 1); the entropy's derivative by log sigma is 1.
+        # g = grad L at theta_old, where the ratio is 1, is E[A grad log pi]. The gradient of log pi is z / sigma by the
+        # mean and z^2 - 1 by log sigma; that of the entropy by log sigma is 1.
         by_mean = at.vjp(a * z * torch.exp(-log_std) / len(inputs))
         by_log_std = (a * (z * z - 1.0)).mean(dim=0) + c.entropy_bonus
         gradient = torch.cat([by_mean, by_log_std])
@@ -176,10 +176,10 @@ class _Step(NamedTuple):
 
 
 def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount: float, lam: float) -> Array:
-    """Returns generalised advantage estimates, 0 where the mask is false.
+    """Returns generalised advantage estimates (n, H); 0 where the mask is false.
 
-    delta_t = r_t + gamma V(s_{t+1}) - V(s_t) and A_t = delta_t + gamma lambda A_{t+1} (GAE Section 3). All arrays are
-    (n, H): r_t, V(s_t), V(s_{t+1}), which is 0 after a trajectory's end, and the steps that were taken.
+    delta_t = r_t + gamma V(s_{t+1}) - V(s_t) and A_t = delta_t + gamma lambda A_{t+1} (GAE Section 3). The arrays r_t,
+    V(s_t), V(s_{t+1}) (0 after a trajectory's end) and the mask of the steps taken are all (n, H).
 
     >>> zero, taken = np.zeros((1, 3)), np.array([[True, True, False]])
     >>> gae(np.ones((1, 3)), zero, zero, taken, discount=0.5, lam=1.0)
@@ -195,8 +195,8 @@ def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount
 def fisher_product(at: Linearised, log_std: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
     """Returns v -> (F + damping I) v, with the Fisher matrix F of a Gaussian policy of mean ``at.output``.
 
-    For the mean's parameters F = E[J^T Sigma^-1 J], J the mean's Jacobian, which is exactly the Hessian of
-    KL(pi_old || pi) at theta_old (TRPO Appendix C); for each log sigma it is 2; the two do not mix.
+    For the mean's parameters, F = E[J^T Sigma^-1 J] with the mean's Jacobian J, which is exactly the Hessian of
+    KL(pi_old || pi) at theta_old (TRPO Appendix C). For each log sigma it is 2. All other entries are 0.
     """
     precision = torch.exp(-2.0 * log_std) / len(at.output)
     n_actions = len(log_std)
@@ -209,7 +209,7 @@ def fisher_product(at: Linearised, log_std: Tensor, damping: float) -> Callable[
 
 
 def gauss_newton_product(at: Linearised, damping: float) -> Callable[[Tensor], Tensor]:
-    """Returns v -> (J^T J / N + damping I) v for a squared error, J the Jacobian of N outputs."""
+    """Returns v -> (J^T J / N + damping I) v for a squared error, with the Jacobian J of N outputs."""
     n = len(at.output)
     return lambda v: at.vjp(at.jvp(v).div_(n)).add_(v, alpha=damping)
 
@@ -219,7 +219,7 @@ def conjugate_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Solves A x = b approximately, given v -> A v with A positive definite; returns x and the residual b - A x.
 
-    Hestenes & Stiefel 1952. It stops early when |b - A x|^2 <= tolerance |b|^2.
+    The method of Hestenes & Stiefel 1952; it stops early when |b - A x|^2 <= tolerance |b|^2.
     """
     x, residual, direction = torch.zeros_like(b), b.clone(), b.clone()
     squared = residual @ residual
@@ -238,7 +238,7 @@ def conjugate_gradient(
 
 @dataclass(frozen=True)
 class Critic:
-    """The value network: V(s) = centre + scale * net(s), centre and scale those of its latest targets."""
+    """The value network: V(s) = centre + scale * net(s), with the centre and scale of its latest targets."""
 
     net: MLP
     theta: Tensor
@@ -250,11 +250,11 @@ class Critic:
         return self.centre + self.scale * self.net.forward(self.theta, inputs)[:, 0].double().numpy()
 
     def fit(self, inputs: Tensor, values: Array, targets: Array, config: TRPOConfig) -> Critic:
-        """Returns a critic nearer to the targets, by damped Gauss-Newton and conjugate gradients (GAE Section 5).
+        """Returns a critic fitted to the targets, by damped Gauss-Newton and conjugate gradients (GAE Section 5).
 
-        ``values`` are its present ones. Each round solves (J^T J / N + damping I) d = J^T (target - V) / N
-        over every k-th row, another k-th each round. Three rounds learn as well as hundreds of stochastic
-        gradient steps, for a tenth of the cost.
+        ``values`` are those of this critic. Each round solves (J^T J / N + damping I) d = J^T (target - V) / N over
+        every k-th row, with different rows in each round. Three rounds learn as much as hundreds of stochastic gradient
+        steps, in a tenth of the time.
         """
         begun = self._rescaled(values, targets)
         wanted = torch.from_numpy((targets - begun.centre) / begun.scale).to(inputs.dtype)[:, None]
@@ -270,15 +270,15 @@ class Critic:
             left = wanted[rows] - self.net.forward(theta + step, part)
             if not torch.isfinite(left).all():
                 raise TrainingError("the critic's fit is not a finite number", remedy="look for exploding rewards")
-            if left.square().sum() < error.square().sum():  # a step that overshoots is not taken
+            if left.square().sum() < error.square().sum():  # do not take a step that overshoots
                 theta = theta + step
         return replace(begun, theta=theta)
 
     def _rescaled(self, values: Array, targets: Array) -> Critic:
-        """Returns the critic whose values are the linear function of the present ones that is nearest to the targets.
+        """Returns the critic with centre and scale changed so that its values are nearest to the targets.
 
-        The offset and scale of a reward change while it is learned, and from head to head; the critic adopts them here
-        instead of learning them step by step (compare "PopArt", van Hasselt et al. 2016).
+        The offset and scale of a reward change while it is learned, and from head to head. Adopting them at once is
+        faster than learning them step by step (compare "PopArt", van Hasselt et al. 2016).
         """
         centre, spread, varied = float(targets.mean()), float(targets.std()), float(values.var())
         scale = spread if spread > 1e-12 * abs(centre) else 1.0

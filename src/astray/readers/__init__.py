@@ -1,4 +1,4 @@
-"""Readers: files to trajectories.
+"""Reads trajectories from files.
 
 :func:`read` recognises the format and reads everything; :func:`iter_read` streams what does not fit into memory. Bad
 data raise an error with file, row and remedy; with ``skip_bad=True`` they are skipped, counted and listed in a
@@ -73,15 +73,15 @@ def read(
     skip_bad
         Skip rows and files that cannot be used, instead of raising an error.
     report
-        An empty :class:`Report` that receives what was skipped and assumed. Without one, a :class:`ReadWarning` tells
-        it; nothing is dropped in silence.
+        An empty :class:`Report` that receives what was skipped and assumed. Without one, a :class:`ReadWarning` lists
+        it; nothing is dropped silently.
     progress
         Called as ``progress(done, total)`` now and then (in bytes, rows or files), and at the end with
         ``done == total``.
     trips
         ``"as-given"``: trips as the file names them; if it names none, all fixes of an agent are one trip. ``"cut"``:
         cut at gaps and stays, as the live feed does (see :mod:`astray.core.trips`). By default only fixes without a
-        trip name are cut; the report tells how many trips that made.
+        trip name are cut; the report gives the number of trips.
     **options
         The options of the format: the fields of :class:`GeolifeOptions`, :class:`PortoOptions`, :class:`TableOptions`,
         and of :class:`FixOptions` for the others.
@@ -137,8 +137,8 @@ def iter_read(
 ) -> Iterator[Trajectories]:
     """Streams a table or a Porto file in batches of whole trajectories of about ``batch_rows`` fixes.
 
-    A table must be grouped by agent and trajectory; otherwise the row where that shows is an error (see
-    :func:`iter_table`). Files of other formats are small enough to be read whole, and are an error here.
+    A table must be grouped by agent and trajectory; the first row that is not is an error (see :func:`iter_table`). So
+    is a file of another format: these are small enough for :func:`read`.
     """
     with Intake(skip_bad, report) as intake, open_files(path, intake) as given:
         groups = _choose_format(path, given, format, options)
@@ -157,7 +157,7 @@ def iter_read(
 
 
 def recognise(path: PathOrPaths) -> str:
-    """Returns the format of a file, of a folder or of several files, one of :data:`astray.readers.FORMATS`."""
+    """Returns the format of a file, a folder or several files: one of :data:`astray.readers.FORMATS`."""
     found = recognised_formats(path)
     if len(found) > 1:
         kinds = " and ".join(found)
@@ -177,7 +177,7 @@ def _choose_format(
 ) -> dict[str, list[InputFile]]:
     """Returns the files by format; if the caller names a format, only the files of that format."""
     if format is None:
-        # A caller who gives the names of the columns knows that it is a table without a header line.
+        # Only a table without a header line needs names.
         return {"table": list(map(InputFile, given.files))} if options.get("names") else group_by_format(given.files)
     name = _TABLE_NAMES.get(format, format)
     if name not in FORMATS:
@@ -198,7 +198,7 @@ def _choose_format(
 def _without_other_tables(
     groups: dict[str, list[InputFile]], options: Mapping[str, Any], intake: Intake
 ) -> dict[str, list[InputFile]]:
-    """Skips tables without positions among files of other formats: exports have them beside the tracks."""
+    """Skips tables without positions if there are files of other formats: exports contain such tables beside tracks."""
     if "table" not in groups or "lat" in options or "names" in options:
         return groups
     kept = []
@@ -213,7 +213,7 @@ def _without_other_tables(
 
 
 def _options_of(format: str, given: Mapping[str, Any]) -> Any:
-    """Returns the options of a format, without those that only other formats have."""
+    """Returns the options of a format; ignores given ones that only other formats have."""
     reader = reader_of(format)
     return reader.options(**{name: value for name, value in given.items() if name in reader.option_names})
 

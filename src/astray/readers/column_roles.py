@@ -18,10 +18,10 @@ MARKS: Mapping[str, str] = {
     "visible": "marked as not visible, which is how Movebank marks outliers",
     "valid": "marked as not valid, as Traccar does where the receiver had no fix",
 }
-"""Columns that are false where a fix must not be used, and what that means."""
+"""Columns that are false where a fix must not be used, each with the reason for the report."""
 
 DATES = ("date", "utc_date", "gps_date", "date_utc", "local_date", "event_date")
-"""Columns of dates; they count if the time column holds times of day, or if there is no time column."""
+"""Columns of dates; they are read if the time column holds times of day, or if there is no time column."""
 
 _LIKE_ID = re.compile(r"(?:^|[^A-Za-z])(?i:id|identifier|name|nr|no|number|code)$|[a-z](?:ID|Id|No|Nr|Name)$")
 
@@ -30,7 +30,7 @@ _FALSE = ("false", "f", "0", "no")
 
 @dataclass(frozen=True)
 class Roles:
-    """The position of each role's column, sentences about rival columns, and the unused columns."""
+    """The position of each role's column, remarks about other columns that fit a role, and the unused columns."""
 
     positions: Mapping[str, int]
     rivals: tuple[str, ...]
@@ -44,12 +44,12 @@ def marks(names: Sequence[str]) -> dict[str, int]:
 
 
 def is_false(values: pl.Series) -> NDArray[np.bool_]:
-    """Returns a mask of the values that mean false, however they are written."""
+    """Returns a mask of the values that mean false, as a truth value, a number or text."""
     return values.cast(pl.String).str.strip_chars().str.to_lowercase().is_in(_FALSE).fill_null(False).to_numpy()
 
 
 def marked_bad(said: Mapping[str, Any]) -> str:
-    """Returns why one fix must not be used, or empty text; the one-row form of the marks of a table."""
+    """Returns why one fix must not be used, or empty text; the one-row form of :func:`marks` and :func:`is_false`."""
     return next((why for mark, why in MARKS.items() if str(said.get(mark)).strip().lower() in _FALSE), "")
 
 
@@ -68,12 +68,12 @@ def is_porto(names: Sequence[str]) -> bool:
 
 
 def header_score(names: Sequence[str]) -> int:
-    """Returns how well these names fit a header: the number of roles that they can play, more for Porto's."""
+    """Returns how much these names look like a header: the number of roles that they match, more for Porto's."""
     return len(candidates(names)) + 5 * is_porto(names)
 
 
 def resolve(file: object, names: Sequence[str], asked: Mapping[str, str | None], keep: Sequence[str] = ()) -> Roles:
-    """Finds the column of each role: the one asked for, else the first known name.
+    """Finds the column of each role: the one in ``asked``, else the first with a known name.
 
     >>> roles = resolve("t.csv", ["UID", "lng", "Latitude", "tst", "speed"], {})
     >>> dict(roles.positions), roles.unused

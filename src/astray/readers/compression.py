@@ -1,7 +1,7 @@
 """Compressed files of any format: zip archives, gzip, bzip2, xz and Zstandard.
 
-astray unpacks them into a temporary folder, and limits the size: a small file that unpacks to terabytes is an error. A
-zip archive is read as a folder of its name, any other compressed file as the file in it.
+astray unpacks them into a temporary folder and limits the size, because a small file may unpack to terabytes. It reads
+a zip archive as a folder, and any other compressed file as the file in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_BYTES = 8 << 30
 """The largest size that one compressed file may unpack to."""
 
 MAX_RATIO = 200
-"""The largest ratio of unpacked to compressed size; tables of fixes have about ten, a bomb has a thousand."""
+"""The largest ratio of unpacked to compressed size: about ten for tables of fixes, a thousand for a zip bomb."""
 
 _USUAL_RATIO = 5
 
@@ -39,11 +39,11 @@ SUFFIXES = (*_STREAM_SUFFIXES, ".zip", ".kmz")
 
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _CHUNK = 1 << 20
-_FEW = 2048  # bytes of Zstandard, which may unpack to some 64 MB at once
+_FEW = 2048  # bytes of Zstandard to unpack at once; they may unpack to some 64 MB
 
 
 def is_compressed(path: Path) -> bool:
-    """Returns True if the file begins as a compressed one does."""
+    """Returns True if the first bytes of the file are those of a compressed one."""
     try:
         return _magic(path) is not None
     except OSError:
@@ -124,7 +124,7 @@ def peek(path: Path, n_bytes: int = 1 << 16) -> tuple[Path, bytes]:
 
 
 def size_of(path: Path) -> int:
-    """Returns the approximate unpacked size that the file itself claims."""
+    """Returns the approximate unpacked size, as stated in the file."""
     with _raising_data_errors(path):
         if _is_zip(path):
             with zipfile.ZipFile(path) as archive:
@@ -137,7 +137,7 @@ def size_of(path: Path) -> int:
 
 
 def unpack(path: Path, target: Path) -> dict[Path, str]:
-    """Unpacks into a folder; returns what was written (a file, or an archive's folder) and its name for messages."""
+    """Unpacks a file into a folder; returns the path of the result (a file, or a folder) and its name for messages."""
     with _raising_data_errors(path):
         if not _is_zip(path):
             # Keep the name of the folder: it may name the agent.
@@ -167,7 +167,7 @@ def _inner_name(path: Path) -> Path:
 
 
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Returns the files of an archive, without hidden ones; an archive that cannot be trusted is an error."""
+    """Returns the files of an archive, without hidden ones; an unsafe archive is an error."""
     found = []
     for member in archive.infolist():
         parts = PurePosixPath(member.filename).parts
@@ -184,18 +184,18 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         found.append(member)
     names = {member.filename for member in found}
     if len({PurePosixPath(name) for name in names}) < len(found):
-        raise DataError("two files in it have one name", remedy="pack it again, each file under a different name")
+        raise DataError("two files in it have the same name", remedy="pack it again, each file under a different name")
     if "[Content_Types].xml" in names or {"mimetype", "content.xml"} <= names:
         raise DataError("a workbook or another document of an office program", remedy="save the sheet as CSV")
     if len(found) > MAX_FILES:
         raise DataError(f"{len(found):,} files in one archive", remedy="unpack it, and give the folder")
     if not found:
-        raise DataError("the archive holds no file", remedy="look into it")
+        raise DataError("the archive holds no file", remedy="check its contents")
     return found
 
 
 def _copied(path: Path, stream: IO[bytes], file: Path, done: int) -> int:
-    """Copies a stream to a file, within the limits; ``done`` bytes of the compressed file were copied before."""
+    """Copies a stream to a file; returns the bytes unpacked so far, of which ``done`` were unpacked before."""
     most = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * path.stat().st_size))
     with open(file, "wb") as out:
         while chunk := stream.read(_CHUNK):

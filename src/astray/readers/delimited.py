@@ -24,14 +24,14 @@ from astray.readers.text_files import BLOCK_BYTES, blocks_of_lines, decoded, end
 DELIMITERS = (",", ";", "\t", "|", " ")
 
 HEADER_LINES = 20
-"""The column names are searched in this many lines: reports have a title and notes above them."""
+"""The column names must be within this many lines; reports have a title and notes above them."""
 
 _SEPARATOR = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # spreadsheet programs write it above the column names
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a delimited file is written."""
+    """The delimiter, encoding and header of a delimited file."""
 
     delimiter: str
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ def open_delimited(
 ) -> Table:
     """Opens delimited text after finding the delimiter and the header; ``names`` are the columns if it has no header.
 
-    The header is the first line, unless a later line, and not the first, names time, latitude and longitude.
+    The header is the first line, unless only a later line names time, latitude and longitude.
     """
     dialect = _sniff(path, head, delimiter, encoding, names)
     return Table(dialect.names, partial(read_blocks, path, dialect), dialect.lines_above)
@@ -133,7 +133,7 @@ def read_blocks(
         line += body.count(b"\n")
         blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
         if blank.any():
-            intake.report.note(f"{path}: blank rows were passed over")
+            intake.report.note(f"{path}: blank rows were ignored")
         too_long = Fault(
             frame["more"].is_not_null().to_numpy(),
             f"more fields than the {len(dialect.names)} columns",
@@ -146,7 +146,7 @@ def read_blocks(
 
 
 def _parse(path: Path, body: bytes, dialect: Dialect, wanted: Mapping[str, int], line: int) -> Block:
-    """Parses whole lines with polars if it gives one row a line, else with the csv module."""
+    """Parses whole lines with polars, or with the csv module if polars does not return one row per line."""
     n = len(dialect.names)
     marks = [f"c{i}" for i in range(n)] + ["more"]
     quoted = b'"' in body

@@ -1,7 +1,7 @@
-"""The registry of formats, and how astray finds the format of a file.
+"""Lists the formats, and recognises the format of a file.
 
-``formats.toml`` lists the formats in the order in which their readers are asked. A reader's module is imported when it
-is first needed.
+``formats.toml`` lists the formats in the order in which astray tries them. A reader's module is imported when it is
+first needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UNREADABLE = (
     (0, b"Rar!", "a RAR archive, which astray cannot unpack", "unpack it, and give the folder"),
     (257, b"ustar", "a tar archive, which astray cannot unpack", "unpack it, and give the folder"),
 )
-"""Files that astray cannot read: the position of a mark, the mark, what the file is, and what to do."""
+"""Files that astray cannot read: the position of some bytes, these bytes, what the file is, and what to do."""
 
 
 @cache
@@ -57,7 +57,7 @@ def readers() -> Mapping[str, Reader]:
 
 @cache
 def format_by_suffix() -> Mapping[str, str]:
-    """Returns the format that each file suffix suggests; astray looks for these files in folders and archives."""
+    """Returns the format for each file suffix; astray reads files with these suffixes from folders and archives."""
     return {suffix: name for name, reader in readers().items() for suffix in reader.suffixes}
 
 
@@ -71,9 +71,9 @@ def group_by_format(files: Sequence[Path]) -> dict[str, list[InputFile]]:
 
 
 def recognise_file(file: Path, *, alone: bool) -> tuple[str, InputFile]:
-    """Returns the format of a file, and the file.
+    """Returns the format of a file, and the file as its reader takes it.
 
-    If one of several files cannot be recognised, its name decides; the error comes up when the file is read.
+    If one of several files cannot be recognised, its suffix decides, and reading it raises the error.
     """
     try:
         return _recognise(file)
@@ -84,7 +84,7 @@ def recognise_file(file: Path, *, alone: bool) -> tuple[str, InputFile]:
 
 
 def claimed_by(path: Path) -> str | None:
-    """Returns the format that takes this path as it is, such as a folder that is read as a whole; else None."""
+    """Returns the format that reads this path as a whole, such as GeoLife's folder; None if there is none."""
     claims = ((name, reader.claims) for name, reader in readers().items())
     return next((name for name, claim in claims if claim is not None and claim(path)), None)
 
@@ -104,6 +104,6 @@ def _recognise(file: Path) -> tuple[str, InputFile]:
             return name, InputFile(file)
     suggested = format_by_suffix().get(inner.suffix.lower(), DEFAULT)
     if not reader_of(suggested).is_table and not sample.is_columnar:
-        return suggested, InputFile(file)  # the content is of no format: this one's reader will say what is wrong
+        return suggested, InputFile(file)  # the content fits no format: this reader will say what is wrong
     tables = (name for name, reader in readers().items() if reader.is_table and reader.recognises(sample))
     return next(tables), InputFile(file, None if is_compressed else sample.table)

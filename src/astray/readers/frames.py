@@ -1,6 +1,6 @@
 """Converts tables in memory (polars, pandas, pyarrow, GeoPandas, MovingPandas, trackintel) to polars.
 
-This module imports none of these libraries but polars: it recognises objects by their attributes.
+This module imports only polars; it recognises the objects of the other libraries by their attributes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def as_table(given: Any) -> pl.DataFrame:
 
 
 def _labelled(table: pl.DataFrame, **labels: object) -> pl.DataFrame:
-    """Returns the table with one label for all rows, in place of columns that may hold it."""
+    """Returns the table with one label for all rows, in place of columns that could have the same role."""
     for role, label in labels.items():
         if label is not None:
             names = table.columns

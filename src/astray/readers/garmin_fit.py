@@ -20,21 +20,21 @@ DEGREES = 180.0 / 2**31
 """One semicircle in degrees."""
 
 _DECODING_ERRORS = (struct.error, ValueError, TypeError, LookupError, AssertionError, OverflowError)
-"""What fitdecode raises for damaged files beside its own errors."""
+"""Errors that fitdecode raises for damaged files, in addition to its own."""
 
 _KINDS = ("activity", "segment", None)
 
 
 def is_fit(head: bytes) -> bool:
-    """Returns True if a file begins as FIT does."""
+    """Returns True if the first bytes are those of a FIT file."""
     return len(head) >= 12 and head[8:12] == b".FIT"
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
     """Yields the records of a file that have a position; the others (a pause, indoors) are skipped and counted.
 
-    Several FIT files may be joined in one; those that are not recordings are ignored. If bad data are skipped, the
-    records before the damage in a damaged file are read.
+    One file may contain several FIT files; those that are not recordings are ignored. If bad data are skipped, a
+    damaged file is read up to the damage.
     """
     fitdecode = _decoder()
     row, kinds = 0, []

@@ -19,7 +19,7 @@ LINE_TIMES = ("coordtimes", "coordinatetimes", "times", "timestamps", "time", "t
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """Yields the positions of LineString, MultiLineString and Point features, also in a batch that Overland sent.
+    """Yields the positions of LineString, MultiLineString and Point features; reads a batch of Overland, too.
 
     A line is a trajectory; a property (``coordTimes``, ``times``, ...) holds one time for each vertex, nested as the
     coordinates are. Points are grouped by their properties (``uid``, ``trip_id``, ...); points without a trip name are
@@ -101,7 +101,7 @@ def _line_times(named: Mapping[str, Any]) -> list[Any]:
 
 
 def _matched(lines: Any, times: list[Any]) -> tuple[Sequence[list[Any]], Sequence[list[Any]]]:
-    """Returns lines and times of the same shape; times may be nested as the lines are, or be one flat list."""
+    """Returns lines and times of the same shape; times may be given line by line or as one flat list."""
     if not isinstance(lines, list) or not all(isinstance(line, list) for line in lines):
         raise DataError("the coordinates are not a list of lines", remedy="correct the feature")
     if not all(isinstance(stamps, list) for stamps in times):

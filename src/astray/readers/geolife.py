@@ -50,7 +50,7 @@ class _Plt(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """The rows of some files, one after the other; a file with faults or with an error stands alone."""
+    """The rows of some files, one after the other, or the one file that has faults or an error."""
 
     files: Sequence[_Plt]
     lengths: NDArray[np.int64]
@@ -61,7 +61,7 @@ class _Parsed(NamedTuple):
 
 @dataclass(frozen=True)
 class GeolifeOptions:
-    """How GeoLife is read; see :func:`read_geolife`."""
+    """The options for GeoLife; see :func:`read_geolife`."""
 
     users: str | int | Iterable[str | int] | None = None
     cache: FilePath | None = None
@@ -159,7 +159,7 @@ def _list_files(path: Path, users: list[str] | None) -> list[_Plt]:
 
 
 def _key(files: Sequence[_Plt], skip_bad: bool) -> str:
-    """Returns a fingerprint of the files and of how they are parsed."""
+    """Returns a key for the cache that changes with the files and with the way they are parsed."""
     content = [[file.agent, file.path.name, file.size, file.modified] for file in files]
     return hashlib.sha256(json.dumps([_VERSION, skip_bad, content]).encode()).hexdigest()
 

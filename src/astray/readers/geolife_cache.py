@@ -1,4 +1,4 @@
-"""The cache of GeoLife: trajectories and the report of their reading in one Parquet file."""
+"""The cache of GeoLife: one Parquet file with the trajectories and the report on reading them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _KEY, _TRIPS, _REPORT = "astray.key", "astray.core.trips", "astray.report"
 
 
 def read_cached(path: Path, key: str, intake: Intake, parse: Callable[[Intake], Trajectories]) -> Trajectories:
-    """Returns what the file stores for this key, or else what ``parse`` returns, after storing that."""
+    """Returns the cached trajectories if the file was written for this key; otherwise parses them and caches them."""
     if path.is_dir():
         example = path / "geolife.parquet"
         raise DataError("the cache is a folder", place=Place(str(path)), remedy=f'name a file, for example "{example}"')
     trips = _load(path, key, intake)
     if trips is None:
-        # The cache stores the report of this reading, without what the report may hold of earlier ones.
+        # The cache must not store what earlier calls wrote into the caller's report.
         fresh = Intake(intake.skip_bad, Report())
         trips = parse(fresh)
         _save(path, key, trips, fresh.report)
@@ -62,7 +62,7 @@ def _load(path: Path, key: str, intake: Intake) -> Trajectories | None:
 def _save(path: Path, key: str, trips: Trajectories, report: Report) -> None:
     """Writes the trajectories whole or not at all: under a temporary name, then renamed.
 
-    If that fails, the report says so; the next reading only takes longer.
+    If that fails, the report says so, and the next call parses the files again.
     """
     labels = {
         "agent": trips.agent_ids.tolist(),

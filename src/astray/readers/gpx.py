@@ -1,6 +1,6 @@
 """GPX 1.0 and 1.1 (topografix.com/GPX/1/1/gpx.xsd): each track is a trajectory, with its segments joined.
 
-Segments mark where reception was lost; the track is still one trip, unless trips are to be cut.
+A new segment begins where reception was lost; the track is still one trip, unless the caller asks to cut trips.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from astray.readers.xml_tracks import Point, TrackDocument
 
 
 def positions(file: Path, intake: Intake, progress: Progress | None = None) -> Iterator[Position]:
-    """Yields the track points of a file; a trajectory has the name of its file, numbered if there are several."""
+    """Yields the track points of a file; a trajectory is named after its file, and numbered if there are several."""
     document = _Gpx(file)
     document.parse(intake)
     tracks = [track for track in document.tracks if track]
@@ -41,5 +41,5 @@ class _Gpx(TrackDocument):
             self.tracks[-1][-1].time = text
 
 
-# Unknown XML is taken for GPX, whose reader names the element that it expected.
+# The reader of GPX also gets unknown XML; its error names the element that it expected.
 READER = position_reader(positions, "line", lambda sample: sample.xml_root in ("gpx", ""), (".gpx",))

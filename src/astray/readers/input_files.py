@@ -1,4 +1,4 @@
-"""Finds the files that the caller means: a file, a list, a pattern, a folder; and unpacks compressed ones."""
+"""Finds the files for a path, a list of paths, a pattern or a folder, and unpacks compressed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PathOrPaths: TypeAlias = FilePath | Sequence[FilePath]
 
 @dataclass(frozen=True)
 class OpenFiles:
-    """Files to read. Unpacked ones lie in a temporary folder; ``real_names`` maps it to the name for messages."""
+    """Files to read; ``real_names`` maps the temporary folders of unpacked files to the names for messages."""
 
     files: list[Path]
     real_names: dict[str, str] = field(default_factory=dict)
@@ -66,12 +66,12 @@ def expand_patterns(asked: PathOrPaths) -> list[Path]:
 
 
 def find_files(asked: PathOrPaths) -> list[Path]:
-    """Returns the files that the paths stand for; a folder stands for the files in it that astray may read."""
+    """Returns the files for these paths; a folder gives all files in it that astray may be able to read."""
     return [file for path in expand_patterns(asked) for file in _files_at(path)]
 
 
 def _files_at(path: Path) -> list[Path]:
-    with raising_data_errors(path, "the path could not be looked at", "check it"):
+    with raising_data_errors(path, "the path could not be read", "check it"):
         if not path.exists():
             raise DataError("there is no such file or folder", remedy="check the path")
         if not path.is_file() and not path.is_dir():
@@ -121,7 +121,7 @@ def open_files(asked: PathOrPaths, intake: Intake) -> Iterator[OpenFiles]:
 
 
 def _unpacked_files(path: Path) -> list[Path]:
-    """Returns the files that were unpacked; one that is itself compressed is an error."""
+    """Returns the unpacked files; a compressed one among them is an error."""
     while path.is_dir() and claimed_by(path) is None and [p.is_dir() for p in path.iterdir()] == [True]:
         path = next(path.iterdir())  # GeoLife's archive holds one folder with everything in it
     files = _files_at(path)

@@ -54,7 +54,7 @@ def iter_list(file: Path, start: re.Pattern[str]) -> Iterator[Any]:
                 number, at = number + 1, end
                 yield entry
                 continue
-            more = text.read(max(CHUNK, len(buffer) - at))  # the entry may continue there
+            more = text.read(max(CHUNK, len(buffer) - at))  # the entry may be incomplete
             if not more:
                 reason = f"the JSON is broken or cut off ({problem or 'the list has no end'})"
                 raise DataError(reason, place=Place(str(file), number + 1, "entry"), remedy="export it again")

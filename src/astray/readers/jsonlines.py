@@ -1,7 +1,7 @@
-"""JSON lines: one fix per line, as the live feed takes them, or a list of fixes; also those of OwnTracks and Traccar.
+"""JSON lines: one fix per line, as in the live feed, or a list of fixes; also from OwnTracks and Traccar.
 
-A line may begin with what OwnTracks' Recorder writes into its store (``rec/ana/phone/2024-05.rec``: the time and the
-kind of message), or with the topic, as ``mosquitto_sub -v`` writes it.
+A line may begin with the time and kind of message, which the Recorder of OwnTracks writes into its store
+(``rec/ana/phone/2024-05.rec``), or with the topic, which ``mosquitto_sub -v`` writes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from astray.readers.text_files import decoded, first_bytes, numbered_lines
 SUFFIXES = (".jsonl", ".ndjson", ".geojsonl", ".rec")
 STORE = ".rec"
 _GEOJSON = ("Feature", "FeatureCollection")
-# A list, or one inside an object, as OwnTracks' Recorder answers and as apps export it.
+# A list, or an object that contains one: the Recorder of OwnTracks answers in this form, and apps export it.
 _LIST = re.compile(r"^\s*(?:\{[^\[\]{}]*\"(?:data|locations|positions|points)\"\s*:\s*)?\[\s*(?=[{\]])")
 _BEFORE = re.compile(r"(?:[0-9-]{10}T[0-9:.]+Z\s+[^{\n]*|(?P<topic>[^\s{\"',;]+/[^\s{\"',;]+)\s)\s*(?=\{)")
 
@@ -70,7 +70,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
 
 
 def _with_topic(file: Path, written: Any) -> Any:
-    """Returns a line, with the topic (it names the sender) if that precedes the JSON or is in the store's path."""
+    """Returns a line; adds the topic, which names the sender, if it precedes the JSON or is in the file's path."""
     before = _BEFORE.match(written) if isinstance(written, str) else None
     if before is None:
         return written

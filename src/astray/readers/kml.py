@@ -1,4 +1,4 @@
-"""KML: tracks with times (gx:Track, or Track in KML 2.3), and placemarks that are points with a time stamp.
+"""KML: tracks with times (gx:Track, or Track in KML 2.3), and points with a time stamp.
 
 The schemas are KML 2.2 and 2.3 of the Open Geospatial Consortium, and Google's extension ``gx``.
 """

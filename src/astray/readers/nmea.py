@@ -1,4 +1,4 @@
-"""NMEA 0183, as receivers write it: positions with a date (RMC), and positions with a time of day only (GGA).
+"""NMEA 0183, written by receivers: positions with a date (RMC), and positions with only a time of day (GGA).
 
 The fields, as in the standard: ``$--RMC,hhmmss.ss,A,ddmm.mm,N,dddmm.mm,E,knots,course,ddmmyy,...*hh`` and
 ``$--GGA,hhmmss.ss,ddmm.mm,N,dddmm.mm,E,quality,...*hh``.
@@ -60,12 +60,12 @@ class _Fix(NamedTuple):
 
 
 def _dated(clock: timedelta, around: Sequence[datetime]) -> datetime:
-    """Returns the moment of a time of day, given the dated moments around it."""
-    return min(((_near(moment, clock), moment) for moment in around), key=lambda pair: abs(pair[0] - pair[1]))[0]
+    """Returns the date and time for a time of day, given the dated moments before and after it."""
+    return min(((_nearest(moment, clock), moment) for moment in around), key=lambda pair: abs(pair[0] - pair[1]))[0]
 
 
-def _near(moment: datetime, clock: timedelta) -> datetime:
-    """Returns the time of day on the date that is nearest to a moment."""
+def _nearest(moment: datetime, clock: timedelta) -> datetime:
+    """Returns the date and time nearest to ``moment`` with this time of day."""
     found = moment.replace(hour=0, minute=0, second=0, microsecond=0) + clock
     if found - moment > HALF_A_DAY:
         return found - timedelta(days=1)
@@ -129,7 +129,7 @@ def _time_of_day(text: str) -> timedelta:
 
 
 def _angle(text: str, side: str) -> float:
-    """Returns the degrees of ddmm.mm and N, S, E or W.
+    """Returns degrees from an angle such as ddmm.mm and its side: N, S, E or W.
 
     >>> round(_angle("4807.038", "N"), 4), round(_angle("00833.914", "W"), 4)
     (48.1173, -8.5652)

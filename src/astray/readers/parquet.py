@@ -27,12 +27,12 @@ _DEGREES = {("EPSG", "4326"), ("OGC", "CRS84"), ("OGC", "CRS84H"), ("EPSG", "497
 
 
 def is_columnar(name: Path, head: bytes) -> bool:
-    """Returns True for a file that begins as Parquet or Arrow does, or has a suffix of these."""
+    """Returns True if the first bytes or the suffix are those of Parquet or Arrow."""
     return head.startswith((b"PAR1", b"ARROW1", b"FEA1")) or name.suffix.lower() in (*PARQUET, *ARROW)
 
 
 def open_parquet(path: Path, head: bytes) -> Table:
-    """Opens a Parquet or Arrow file, of which only the schema is read; its first row is row 1."""
+    """Opens a Parquet or Arrow file and reads only its schema; its first row is row 1."""
     if head.startswith(b"FEA1"):
         remedy = "write it again as version 2, or as Parquet"
         raise DataError("Feather of version 1", place=Place(str(path)), remedy=remedy)
@@ -84,7 +84,7 @@ class _Geometry(NamedTuple):
 
 
 def _geometry(file: Path, names: Sequence[str]) -> _Geometry | None:
-    """Returns the geometry that GeoParquet metadata describe; None if the table has columns lat and lon anyway."""
+    """Returns the geometry in the GeoParquet metadata; None if there is none or the table has columns lat and lon."""
     metadata = pl.read_parquet_metadata(file).get("geo")
     if metadata is None:
         return None

@@ -1,4 +1,4 @@
-"""Porto taxi trips (ECML/PKDD 2015): a trip per row, its route a JSON list of [lon, lat] every 15 seconds."""
+"""Porto taxi trips (ECML/PKDD 2015): one trip per row; its route is a JSON list of [lon, lat] every 15 seconds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIXES_PER_TRIP = 50  # about
 
 @dataclass(frozen=True)
 class PortoOptions:
-    """How Porto trips are read.
+    """The options for Porto trips.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def iter_porto(
 
     The agent is TAXI_ID, the trajectory TRIP_ID; CALL_TYPE, ORIGIN_CALL, ORIGIN_STAND and DAY_TYPE are context, empty
     text where they are null. The reader skips and counts trips without a fix (``[]``) and trips marked MISSING_DATA; a
-    column that is null throughout removes nothing. A TRIP_ID that a spreadsheet turned into 1.37E+018 is restored: it
-    is TIMESTAMP, 6 and TAXI_ID written one after the other.
+    column that is all null skips none. A TRIP_ID that a spreadsheet turned into 1.37E+018 is restored: it is TIMESTAMP,
+    6 and TAXI_ID written one after the other.
     """
     with Intake(skip_bad, report) as intake:
         yield from _batches(InputFile(Path(path)), batch, Request(options or PortoOptions(), intake, progress))
@@ -121,7 +121,7 @@ def _positions(file: Path, names: Sequence[str]) -> dict[str, int]:
 
 
 def _trips(file: Path, block: Block, options: PortoOptions, intake: Intake) -> Trajectories | None:
-    """Returns the good trips of some rows, or None if there are none."""
+    """Returns the good trips of a block of rows, or None if there are none."""
     frame, rows = block
     text = {name: without_null_words(frame[name]) for name in frame.columns if name != "POLYLINE"}
     route = frame["POLYLINE"].cast(pl.String).str.strip_chars()
@@ -179,7 +179,7 @@ def _trips(file: Path, block: Block, options: PortoOptions, intake: Intake) -> T
 
 
 def _trips_with(fault: Fault, lengths: NDArray[np.int64]) -> Fault:
-    """Returns the fault for whole trips: those with at least one faulty fix."""
+    """Converts a fault of fixes to a fault of the trips that contain such a fix."""
     trip = np.repeat(np.arange(len(lengths)), lengths)
     bad = np.zeros(len(lengths), dtype=np.bool_)
     bad[trip[fault.rows]] = True
@@ -194,7 +194,7 @@ def _restored_ids(file: Path, text: dict[str, pl.Series], intake: Intake) -> pl.
         return trip
     whole = text["TIMESTAMP"].str.contains(r"^[0-9]{10}$") & text["TAXI_ID"].str.contains(r"^[0-9]{8}$")
     made = text["TIMESTAMP"] + "6" + text["TAXI_ID"]
-    # The digits that survived must agree, else the columns do not belong together.
+    # The digits that are left must agree; otherwise the columns do not belong together.
     power = trip.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
     agree = whole & ((power / made.cast(pl.Float64, strict=False) - 1).abs() < 0.05)
     intake.report.note(f"{file}: TRIP_IDs written as powers of ten were restored from TIMESTAMP and TAXI_ID")
@@ -210,10 +210,10 @@ def _restored_ids(file: Path, text: dict[str, pl.Series], intake: Intake) -> pl.
 def parse_polylines(
     route: pl.Series,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Returns the longitudes and latitudes of all routes, the number of fixes of each, and a mask of unreadable ones.
+    """Returns the longitudes and latitudes of all routes, the number of fixes in each, and a mask of unreadable ones.
 
-    All routes become one two-column table, a fix per line, which polars parses at once. If a route is not written as
-    expected, each is parsed by itself.
+    All routes are joined into one two-column text, a fix per line, which polars parses at once. If a route is not
+    written as expected, each is parsed by itself.
 
     >>> routes = pl.Series(["[[-8.6,41.1],[-8.7,41.2]]", "[[-8.5, 41.0]", None])
     >>> lon, lat, lengths, bad = parse_polylines(routes)

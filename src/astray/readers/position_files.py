@@ -1,4 +1,4 @@
-"""Formats that give one position at a time: the reader that they share, from positions to trips."""
+"""The reader that all formats share that give one position at a time: it makes trips of the positions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from astray.readers.xml_tracks import Point
 
 @dataclass(frozen=True)
 class FixOptions:
-    """How files that are not tables are read.
+    """The options for files that are not tables.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class FixOptions:
 class Position(NamedTuple):
     """One position: its row in the file, its agent, and its time and degrees as the file writes them.
 
-    ``agent`` is None if the file does not name it; ``trajectory`` is empty for fixes that are to be cut into trips.
+    ``agent`` is None if the file does not name it; ``trajectory`` is empty for fixes to cut into trips.
     """
 
     row: int
@@ -62,7 +62,7 @@ PositionsOf: TypeAlias = Callable[[Path, Intake, Progress | None], Iterable[Posi
 
 
 def name_of_folder(file: Path) -> str:
-    """Returns the name of a file's folder, which is the agent if the file names none."""
+    """Returns the name of a file's folder, to use as the agent if the file names none."""
     return file.resolve().parent.name
 
 
@@ -79,9 +79,9 @@ def position_reader(
 ) -> Reader:
     """Returns the reader of a format, given a function that yields the positions of a file.
 
-    Messages call a row of the file a ``unit``. ``agent_of`` names the agent of a file that does not name it, and
-    ``select_files`` chooses among files that may hold the same data. ``in_utc`` says that the format defines its times
-    to be in UTC.
+    ``unit`` is the word for a row of the file in messages. ``agent_of`` returns the agent for a file that names none,
+    and ``select_files`` chooses among files that may hold the same data. ``in_utc`` is True if the format defines its
+    times to be in UTC.
     """
 
     def read(files: Sequence[InputFile], request: Request) -> Trajectories:
@@ -101,7 +101,7 @@ def position_reader(
         if not found:
             raise intake.nothing_usable(paths[0], "position")
         if in_utc:
-            intake.report.times = "in UTC, as the format has them"
+            intake.report.times = "in UTC, as the format requires"
         return build_trips(Trajectories.concat(found)._grouped(), request.trips, intake)
 
     return Reader(recognises, read, FixOptions, suffixes, ignored_files=ignored_files)
@@ -115,7 +115,7 @@ def _trajectories(
     unit: str,
     agent_of: Callable[[Path], str],
 ) -> Trajectories:
-    """Returns the trajectories of the good positions; the others are errors, or skipped."""
+    """Returns the trajectories of the good positions; raises an error for the others, or skips them."""
     clock = Clock(options.time_unit, options.time_zone, date_order=options.date_order)
     raw = {name: _series([getattr(position, name) for position in positions]) for name in FIX_COLUMNS}
     rows = np.array([p.row for p in positions], dtype=np.int64)

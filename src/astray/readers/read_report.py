@@ -47,7 +47,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something that the file does not say and the reader assumed, and what to do if the assumption is wrong."""
+    """An assumption that the reader made where the file does not say, and what to do if it is wrong."""
 
     file: str
     reason: str
@@ -57,13 +57,13 @@ class Assumption:
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
-        """Returns the full text; ``spelling`` writes each option the way the reader of the text would give it."""
+        """Returns the full text; ``spelling`` writes the options in it."""
         return sentence(self.file, self.reason, self.remedy, spelling)
 
 
 @dataclass
 class Report:
-    """Records what a reader skipped, assumed and found. Pass an empty one as ``report=`` and look at it afterwards.
+    """Records what a reader skipped, assumed and found. Pass an empty one as ``report=`` and inspect it afterwards.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Report:
     skipped
         The skipped places, at most 1000 for each reason.
     assumptions
-        What the data do not say and the reader assumed; worth checking.
+        What the reader assumed because the data do not say it; worth checking.
     cut
         The number of trips that were cut from fixes without a trip name.
     refused
@@ -80,15 +80,15 @@ class Report:
     columns, unused
         For tables: the column used for each role, and the columns that were not used.
     times
-        How the times are written.
+        The form of the times in the file.
     names_no_zone
         True if some times have no time zone.
     named_after
-        Agents that the data do not name, mapped to what they were named after: "file" or "folder".
+        Agents that the reader named because the data do not, mapped to the source of the name: "file" or "folder".
     varied
         For each context column with several values in one trajectory, the number of such trajectories.
     notes
-        What the reader recognised or repaired without doubt.
+        What the reader recognised or repaired with certainty.
 
     Examples
     --------
@@ -119,11 +119,11 @@ class Report:
         return sum(self.counts.values())
 
     def add(self, place: Skipped, kind: str) -> None:
-        """Counts one place skipped for this kind of reason, and lists it unless the list is full."""
+        """Counts one place skipped for this reason, and lists it unless the list is full."""
         self.add_all(iter([place]), 1, kind)
 
     def add_all(self, places: Iterator[Skipped], count: int, kind: str) -> None:
-        """Counts places skipped for this kind of reason, and lists as many as the list still takes."""
+        """Counts places skipped for this reason, and lists them until the list is full."""
         before = self.counts.get(kind, 0)
         self.counts[kind] = before + count
         self.skipped.extend(islice(places, max(LISTED - before, 0)))
@@ -175,7 +175,7 @@ class Report:
         return self.told()
 
     def told(self, spelling: Spelling = str) -> str:
-        """Returns the full text; ``spelling`` writes each option the way the reader of the text would give it."""
+        """Returns the full text; ``spelling`` writes the options in it."""
         lines = self.left_out()
         if self.cut:
             remedy = ("pass ", Option("trips", "as-given"), " to keep all fixes of an agent together")
@@ -212,14 +212,14 @@ class Intake:
             warnings.warn(str(self.report), ReadWarning, stacklevel=3)
 
     def record_times(self, file: object, clock: Clock) -> None:
-        """Records how the times of a file are written, and what was assumed about them."""
+        """Records the form of the times in a file, and the assumptions about them."""
         self.report.times = clock.told()
         self.report.names_no_zone |= clock.naive
         for remark in clock.remarks():
             self.report.assume(file, *remark)
 
     def skip(self, file: object, row: int | None, reason: str, *, detail: str = "", unit: str = "row") -> None:
-        """Skips and records something that is not an error in the file."""
+        """Skips and records a place that is no use but not an error."""
         self.report.add(Skipped(str(file), row, reason + detail, unit), kind=reason)
 
     def skip_rows(self, file: object, rows: NDArray[np.int64], reason: str) -> None:
@@ -264,8 +264,8 @@ class Intake:
             n = self.report.counts[WHOLE_FILE]
             reason = first.reason if n == 1 else f"{first.reason} (none of {n:,} files can be read)"
             return DataError(reason, place=first.place, remedy=first.remedy)
-        why = "; ".join(self.report.left_out()) or "it is empty, or has column names alone"
-        remedy = self._first_remedy or "look at the file, and at the options"
+        why = "; ".join(self.report.left_out()) or "it is empty, or has only column names"
+        remedy = self._first_remedy or "check the file and the options"
         if self.report.skipped:
             skipped = self.report.skipped[0]
             detail = skipped.reason.removeprefix(next(iter(self.report.counts)))
@@ -275,7 +275,7 @@ class Intake:
     def good_rows(
         self, file: object, rows: NDArray[np.int64], faults: Sequence[Fault], *, unit: str = "row"
     ) -> NDArray[np.bool_]:
-        """Returns a mask of the rows without faults; raises an error about the others, or skips them.
+        """Returns a mask of the rows without faults; raises an error for the others, or skips them.
 
         A row with several faults is counted under the first. ``rows`` holds the number of each row in its file.
         """
@@ -298,7 +298,7 @@ class Intake:
 
     @contextmanager
     def skipping_bad_file(self, file: object, n_files: int) -> Iterator[None]:
-        """Skips the file if the block raises a DataError, bad data are skipped, and it is not the only file."""
+        """Skips a file for which the block raises a DataError, if bad data are skipped and it is not the only file."""
         try:
             yield
         except DataError as error:
@@ -312,7 +312,7 @@ class Intake:
 
 
 def share_of(progress: Progress | None, i: int, n: int) -> Progress | None:
-    """Returns a progress function for file ``i`` that reports its share of the progress of all ``n`` files."""
+    """Returns a progress function for file ``i`` of ``n`` that reports the progress of all files together."""
     if progress is None or n == 1:
         return progress
 

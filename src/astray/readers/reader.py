@@ -1,4 +1,4 @@
-"""What every format defines: a :class:`Reader`, which recognises files of the format and reads them."""
+"""Defines :class:`Reader`: each format has one, which recognises and reads files of the format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _XML_ROOT = re.compile(r"<(?:[\w.-]+:)?(gpx|kml|TrainingCenterDatabase)[\s>/]")
 
 
 class InputFile(NamedTuple):
-    """A file to read, and its table if recognition has opened it as one."""
+    """A file to read, with its open table if recognising the format has opened one."""
 
     path: Path
     table: Table | None = None
@@ -28,7 +28,7 @@ class InputFile(NamedTuple):
     def open(
         self, delimiter: str | None = None, encoding: str | None = None, names: Sequence[str] | None = None
     ) -> Table:
-        """Returns its table, opened anew if an option says how the text is written."""
+        """Returns the file's table; opens it again if an option gives the delimiter, encoding or names."""
         if self.table is not None and delimiter is None and encoding is None and names is None:
             return self.table
         return open_table(self.path, first_bytes(self.path), delimiter, encoding, names)
@@ -41,14 +41,14 @@ def open_table(
     encoding: str | None = None,
     names: Sequence[str] | None = None,
 ) -> Table:
-    """Opens a table that begins with the bytes ``head``; the other options apply to text."""
+    """Opens a table whose first bytes are ``head``; the options apply only to text."""
     if is_columnar(path, head):
         return open_parquet(path, head)
     return open_delimited(path, head, delimiter, encoding, names)
 
 
 class Request(NamedTuple):
-    """How files of one format are to be read."""
+    """The options and the report for reading files of one format."""
 
     options: Any  # an instance of the reader's options
     intake: Intake
@@ -63,11 +63,11 @@ class Reader:
     recognises: Callable[[Sample], bool]
     read: Callable[[Sequence[InputFile], Request], Trajectories]
     options: type  # a dataclass
-    suffixes: tuple[str, ...] = ()  # of files that may be of this format; they decide if the content does not
-    stream: Callable[[InputFile, int, Request], Iterator[Trajectories]] | None = None  # in batches of about n rows
-    is_table: bool = False  # asked last, after the suffixes of the others; its files come with their open table
-    claims: Callable[[Path], bool] | None = None  # True for a folder or file to take as it is, without a sample
-    ignored_files: tuple[str, ...] = ()  # names of files that lie beside the data and hold none
+    suffixes: tuple[str, ...] = ()  # they decide if no reader recognises the content
+    stream: Callable[[InputFile, int, Request], Iterator[Trajectories]] | None = None  # yields batches of about n rows
+    is_table: bool = False  # tried last, after the suffixes of the others; its files come with their open table
+    claims: Callable[[Path], bool] | None = None  # True for a folder or file to read as it is, without a sample
+    ignored_files: tuple[str, ...] = ()  # names of files beside the data that hold no positions
 
     @property
     def option_names(self) -> list[str]:
@@ -77,7 +77,7 @@ class Reader:
 
 @dataclass
 class Sample:
-    """The beginning of a file, decoded and parsed only as far as a reader asks."""
+    """The beginning of a file, decoded and parsed only if a reader asks for it."""
 
     path: Path
     head: bytes

@@ -1,4 +1,4 @@
-"""Suggests columns for roles by their values, where their names are unknown."""
+"""Suggests columns for roles by their values if the names are unknown."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HINTS = {"lat": ("lat", "breite"), "lon": ("lon", "lng", "laenge", "länge")}
 """Parts of the names of columns of degrees, in some languages."""
 
 ROWS = 1000
-"""The suggestion depends on this many rows."""
+"""The number of rows that a suggestion is based on."""
 
 
 def suggest_columns(file: Path, missing: Collection[str], delimiter: str | None = None) -> dict[str, str]:
-    """Returns a column for each missing role whose values fit; a suggestion to a person, never used unasked.
+    """Returns, for each missing role, a column whose values fit; astray only shows it to the user.
 
     If one column holds times of day and another one dates, the result names both.
     """

@@ -1,4 +1,4 @@
-"""Tables of fixes (CSV and the like, Parquet, Arrow, data frames) whose columns have many possible names."""
+"""Reads tables of fixes (CSV and the like, Parquet, Arrow, data frames), whose columns have many possible names."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ FRAME = Path("the table")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is read; every option has a default that depends on the file.
+    """The options for tables; every default depends on the file.
 
     Parameters
     ----------
     time, date, lat, lon, agent, trajectory
         The name of the column; by default one of the usual names (``lng``, ``uid``, ``tst``, ``trip_id``, ...). The
-        date column counts if the time column holds times of day. Without an agent column, the file's name is the
+        date column is used if the time column holds times of day. Without an agent column, the file's name is the
         agent; without a trajectory column, astray cuts the fixes of each agent into trips.
     one_agent
-        Accept that all fixes belong to one agent although an unused column looks as if it distinguished several; by
-        default that is an error.
+        All fixes belong to one agent, although an unused column looks like the names of several. By default such a
+        column is an error.
     context, columns
         Further columns to keep: one value for each trajectory (text if the file is text), and one number for each fix.
     time_unit, time_zone, time_format, date_order
@@ -126,10 +126,10 @@ def iter_table(
     trips: str | None = None,
     options: TableOptions | None = None,
 ) -> Iterator[Trajectories]:
-    """Reads a table that is grouped by agent and trajectory, in batches of whole trajectories.
+    """Reads a table in batches of whole trajectories; the table must be grouped by agent and trajectory.
 
-    ``batch_rows`` and the longest trajectory bound the memory, whatever the size of the file. A trajectory that
-    continues after another one has begun is an error at that row: sort the file, or read it whole.
+    The memory depends on ``batch_rows`` and the longest trajectory, not on the size of the file. A trajectory that
+    continues after another one has begun is an error: sort the file, or read it whole.
     """
     with Intake(skip_bad, report) as intake:
         yield from _stream(
@@ -181,14 +181,14 @@ def _stream(file: InputFile, batch_rows: int, request: Request) -> Iterator[Traj
 
 @dataclass
 class _Source:
-    """Checks the rows of one table; remembers how its times are written."""
+    """Checks the rows of one table; its first block of rows determines the form of the times."""
 
     file: Path
     owner: str  # the agent of all fixes if no column names the agents
     clock: Clock
     options: TableOptions
     is_first: bool = True  # until the first block is checked
-    has_times_of_day: bool | None = None  # known after the first block; then the date column counts
+    has_times_of_day: bool | None = None  # known after the first block; if True, the date column is used
 
     def checked(self, block: Block, intake: Intake) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Returns the good fixes of a block (agent, trajectory, time, lat, lon) and their row numbers."""
@@ -233,7 +233,7 @@ def _fixes(file: InputFile, request: Request) -> Iterator[tuple[pl.DataFrame, ND
     table = file.open(options.delimiter, options.encoding, options.names)
     if table.lines_above:
         lines = number_of(table.lines_above, "line")
-        request.intake.report.note(f"{file.path}: passed over {lines} above the column names")
+        request.intake.report.note(f"{file.path}: ignored {lines} above the column names")
     return _good_fixes(file.path, harmless(file.path.stem), table, request)
 
 
@@ -255,8 +255,8 @@ def _good_fixes(
     if "agent" not in roles.positions:
         intake.report.named_after[owner] = "file"
         if roles.unused:
-            # With one_agent the caller says, or will say, whose they are.
-            so = "" if options.one_agent else f", so all fixes are of one, {owner!r}"
+            # With one_agent the caller names the agent.
+            so = "" if options.one_agent else f", so all fixes belong to one agent, {owner!r}"
             reason = f"no column for the agent was recognised{so}"
             unused = f"; not used are {', '.join(map(repr, roles.unused[:20]))}"
             remedy: Remedy = ("name it if there is one: ", Option("agent", "NAME"))
@@ -313,9 +313,9 @@ def _like_agents(table: Table, roles: Roles, options: TableOptions) -> str:
 def _refuse_several_agents(file: Path, frame: pl.DataFrame, values: dict[str, set[object]], rows: int) -> None:
     """Raises an error if a column that looks like an identifier has several values, but no agent column is known.
 
-    ``values`` collects the values of such columns over the first ``rows`` rows, because the second agent of a sorted
-    table may come late. A column with too many values does not distinguish agents and is dropped; so is a column of
-    numbers without a name, which is the index that pandas writes.
+    ``values`` collects the values of such columns over the first ``rows`` rows, because in a sorted table the second
+    agent may come late. A column with too many different values cannot name agents and is dropped; so is a column of
+    numbers without a name, because pandas writes its index that way.
     """
     for name in list(values):
         values[name].update(frame[f"suspect {name}"].unique())
@@ -333,7 +333,7 @@ def _refuse_several_agents(file: Path, frame: pl.DataFrame, values: dict[str, se
                 remedy=(
                     "if these are the agents, ",
                     *meant,
-                    "; if all fixes are of one, pass ",
+                    "; if all fixes belong to one agent, pass ",
                     Option("one_agent", True),
                 ),
             )
@@ -344,7 +344,7 @@ def _joined(parts: list[tuple[pl.DataFrame, NDArray[np.int64]]]) -> tuple[pl.Dat
 
 
 def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[int], request: Request) -> Trajectories:
-    """Returns the trips of a batch; a trajectory that an earlier batch held is an error."""
+    """Returns the trips of a batch; raises an error if an earlier batch held one of its trajectories."""
     starts = run_starts(fixes.select(KEYS))
     heads = fixes.select(KEYS)[starts]
     for i, key in enumerate(heads.hash_rows().to_list()):
@@ -363,7 +363,7 @@ def _batch(file: Path, fixes: pl.DataFrame, rows: NDArray[np.int64], seen: set[i
 
 
 def _collector(options: TableOptions) -> FixCollector:
-    """Returns an empty collector that keeps the context that is asked for."""
+    """Returns an empty collector that keeps the requested context."""
     return FixCollector([key for key in options.kept if key.startswith("context ")])
 
 
@@ -373,7 +373,7 @@ def _report_varied_context(place: str, fixes: FixCollector, options: TableOption
         name = options.kept[key]
         intake.report.varied[name] = count
         intake.report.assume(
-            place, f"{name!r} has several values in {count:,} trajectories; the value of the first fix counts"
+            place, f"{name!r} has several values in {count:,} trajectories; the value of the first fix is used"
         )
 
 

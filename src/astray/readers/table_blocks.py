@@ -1,4 +1,4 @@
-"""A table to read: the names of its columns, and its rows in blocks, whatever file or memory holds them."""
+"""Defines :class:`Table`: the names of its columns, and its rows in blocks, from any file or from memory."""
 
 from __future__ import annotations
 

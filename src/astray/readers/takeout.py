@@ -19,7 +19,7 @@ from astray.readers.position_files import Position, position_reader
 from astray.readers.read_report import Intake, Progress
 
 BESIDE = ("Settings.json", "Timeline Edits.json", "Tombstones.csv", "Encrypted Backups.txt", "archive_browser.html")
-"""Files that Takeout puts beside the history."""
+"""Files in an export of Takeout that hold no history."""
 
 _OWN_FOLDERS = re.compile(r"Takeout|.*Location History.*|[0-9]{4}|Timeline", re.IGNORECASE)
 _KEYS = re.compile(r'"(timelineObjects|semanticSegments|rawSignals|latitudeE7|timelinePath|topCandidate)"\s*:')
@@ -32,18 +32,18 @@ ReadEntry: TypeAlias = Callable[[int, Mapping[str, Any]], Iterator[Position]]
 
 
 def is_takeout(text: str) -> bool:
-    """Returns True if a JSON file begins as a location history of Google."""
+    """Returns True if the text is the beginning of a location history of Google."""
     return _KEYS.search(text) is not None and '"FeatureCollection"' not in text
 
 
 def agent_of(file: Path) -> str:
-    """Returns the name of the folder above those that Takeout makes."""
+    """Returns the name of the folder that contains Takeout's folders, to use as the agent."""
     folders = [folder.name for folder in file.resolve().parents]
     return next((name for name in folders if name and not _OWN_FOLDERS.fullmatch(name)), folders[0])
 
 
 def select_files(files: Sequence[Path], intake: Intake) -> list[Path]:
-    """Returns Records.json of each person who has one, else the monthly files, which hold the same data."""
+    """Returns each person's Records.json or, if there is none, the monthly files, which hold the same data."""
     records = [file for file in files if file.name == "Records.json"]
     agents = {agent_of(file) for file in records}
     kept = [file for file in files if file in records or agent_of(file) not in agents]
@@ -77,7 +77,7 @@ def positions(file: Path, intake: Intake, progress: Progress | None = None) -> I
 
 
 def _each(file: Path, found: Iterable[Any], intake: Intake, read: ReadEntry) -> Iterator[Position]:
-    """Yields the positions of each entry; an entry of another form is bad data."""
+    """Yields the positions of each entry; an entry of an unknown form is bad data."""
     for row, entry in enumerate(found, start=1):
         try:
             if not isinstance(entry, dict):
@@ -88,7 +88,7 @@ def _each(file: Path, found: Iterable[Any], intake: Intake, read: ReadEntry) -> 
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             detail = f" ({str(error)[:60]} is missing)" if isinstance(error, KeyError) else f" ({str(error)[:60]})"
             intake.refuse(
-                file, row, "an entry of another form", "export the history again", detail=detail, unit="entry"
+                file, row, "an entry of an unknown form", "export the history again", detail=detail, unit="entry"
             )
         else:
             if not some:
@@ -136,7 +136,7 @@ def _segment(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
 
 
 def _utc_offset(entry: Mapping[str, Any]) -> float | None:
-    """Returns the seconds that the phone's clock was ahead of UTC; None if the entry does not tell.
+    """Returns the seconds by which the phone's clock was ahead of UTC; None if the entry does not say.
 
     >>> _utc_offset({"startTime": "2024-06-01T08:00:00.000+01:00"}), _utc_offset({"startTime": "2024-06-01T08:00:00Z"})
     (3600.0, None)
@@ -156,12 +156,12 @@ def _signal(row: int, entry: Mapping[str, Any]) -> Iterator[Position]:
 
 
 def _time(entry: Mapping[str, Any], name: str) -> float:
-    """Returns a time, as new exports write it (ISO 8601) or as old ones do (milliseconds)."""
+    """Returns a time from ISO 8601 (new exports) or from milliseconds (old exports)."""
     return seconds_of(entry[name]) if name in entry else float(entry[f"{name}Ms"]) / 1e3
 
 
 def _e7(value: int) -> float:
-    """Returns degrees from ten-millionths of degrees; in some old exports negative numbers overflowed.
+    """Returns degrees from ten-millionths of a degree; repairs negative numbers that overflowed in old exports.
 
     >>> _e7(411456789), _e7(4208967296)
     (41.1456789, -8.6)

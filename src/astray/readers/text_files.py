@@ -1,4 +1,4 @@
-"""Text files of any size and encoding, as blocks of whole lines in UTF-8."""
+"""Reads text files of any size and encoding as blocks of whole lines in UTF-8."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def first_bytes(path: Path, n_bytes: int = 1 << 16) -> bytes:
 
 
 def marked_encoding(head: bytes) -> str | None:
-    """Returns the encoding that a byte-order mark at the beginning tells, or None."""
+    """Returns the encoding given by a byte-order mark at the beginning, or None if there is no mark."""
     return next((name for mark, name in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
 
 
 def decoded(path: Path, head: bytes, encoding: str | None) -> str:
-    """Returns the beginning of a file as text; a character that is cut in two at the end does no harm."""
+    """Returns the beginning of a file as text; ignores an incomplete character at its end."""
     chosen = encoding or marked_encoding(head) or "utf-8"
     try:
         return _decoder(path, chosen).decode(head)
@@ -127,13 +127,13 @@ def _end_of_block(buffer: bytes, block_bytes: int) -> int:
         quotes -= buffer.count(b'"', before, end)
         end = before
     if not end and len(buffer) > 4 * block_bytes:
-        # A stray quotation mark, not a long quotation: continue, and the parser will name the line.
+        # This is a stray quotation mark, not a long quotation: continue, and the parser will name the line.
         return buffer.rfind(b"\n") + 1
     return end
 
 
 class _Utf8:
-    """Decides between UTF-8 and latin-1 at the first byte that only one of them allows, and rejects a mixture."""
+    """Decides between UTF-8 and latin-1 at the first byte that is not ASCII, and rejects a mixture."""
 
     def __init__(self, path: Path, intake: Intake) -> None:
         self.path, self.intake = path, intake

@@ -21,18 +21,19 @@ from astray.readers.read_report import Intake
 TRIPS = ("as-given", "cut")
 
 MANY = 20
-"""It is odd that most trips have a single fix only if there are at least this many trips."""
+"""The reader reports that most trips have a single fix only if there are at least this many trips."""
 
 LABEL = "label"
-"""The column that holds the number of a row's labels while the fixes are put in order."""
+"""The name of a temporary column: the number of the row's agent and trajectory."""
 
 
 def check_fixes(
     labels: Mapping[str, pl.Series], raw: Mapping[str, pl.Series], clock: Clock, *, zero_ok: bool, is_first: bool
 ) -> tuple[pl.DataFrame, list[Fault]]:
-    """Returns fixes (labels, time, lat, lon, and the offset of their clocks if known), and their faults.
+    """Returns fixes (labels, time, lat, lon and, if known, the offset of their clock from UTC) and their faults.
 
-    ``raw`` holds time, lat and lon as the file writes them. Swapped degrees show in the first fixes of a file.
+    ``raw`` holds time, lat and lon as the file writes them. In the first block of a file (``is_first``), swapped
+    degrees are an error.
     """
     lat, lon = numbers("lat", raw["lat"]), numbers("lon", raw["lon"])
     if is_first:
@@ -117,9 +118,9 @@ class FixCollector:
 
 
 def build_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories:
-    """Returns trips: as named, cut from fixes without a trip name (empty text), or (``how="cut"``) all cut.
+    """Builds trips: keeps named ones and cuts fixes without a trip name (empty text); ``how="cut"`` cuts all fixes.
 
-    It takes the columns out of ``fixes``, so that they are not in memory twice.
+    The columns are moved out of ``fixes``, so that they are not in memory twice.
     """
     if how not in (None, *TRIPS):
         raise DataError(f"trips={how!r} is unknown", remedy=f"give {' or '.join(TRIPS)}, or leave it out")
@@ -136,7 +137,7 @@ def build_trips(fixes: Grouped, how: str | None, intake: Intake) -> Trajectories
 
 
 def report_odd_trips(trips: Trajectories, intake: Intake) -> None:
-    """Records what is odd about trips as the file names them: they last days, have one fix, or occur twice."""
+    """Reports odd trips among those that the file names: they last days, have one fix, or occur twice."""
     time, first, last = trips.columns["time"], trips.offsets[:-1], trips.offsets[1:] - 1
     longest, remedy = TripRules().longest, ("pass ", Option("trips", "cut"), " to cut trips at gaps and stays")
     n_long = int((time[last] - time[first] > longest).sum())
@@ -158,7 +159,7 @@ def report_odd_trips(trips: Trajectories, intake: Intake) -> None:
 
 
 def _repeated_trips(trips: Trajectories) -> list[tuple[int, int]]:
-    """Returns pairs of trips with the same fixes: the first one and a later one; trips of one fix do not count."""
+    """Returns pairs of trips with the same fixes, the earlier one first; ignores trips with one fix."""
     names = ("time", "lat", "lon")
     ends = {"first": trips.offsets[:-1], "last": trips.offsets[1:] - 1}
     looks = {f"{which} {name}": trips.columns[name][rows] for which, rows in ends.items() for name in names}
@@ -172,7 +173,7 @@ def _repeated_trips(trips: Trajectories) -> list[tuple[int, int]]:
 
 
 def _split_at_named_trips(fixes: Grouped, raw: NDArray[np.bool_]) -> tuple[Grouped, NDArray[np.bool_]]:
-    """Splits raw fixes where fixes of a named trip of the same agent come between them: a live trip ends there, too."""
+    """Splits raw fixes where a named trip of the same agent comes between them, as the live feed does."""
     both = set(fixes.agent_ids[raw].tolist()) & set(fixes.agent_ids[~raw].tolist())
     if not both:
         return fixes, raw

@@ -1,6 +1,7 @@
 """XML files of tracks, parsed in one pass without building a tree.
 
-A document type declaration is an error: GPX, KML and TCX have none, and entity bombs need one.
+A document type declaration is an error: GPX, KML and TCX have none, and an entity bomb (a small file that expands to
+gigabytes) needs one.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class TrackDocument:
 
 
 def _skip_blanks(stream: BinaryIO) -> int:
-    """Skips blanks before the XML declaration, which Strava writes against the rules; returns the number of lines."""
+    """Skips blanks before the XML declaration, where Strava wrongly writes them; returns the number of lines."""
     head = stream.read(1 << 12)
     blank = head[: len(head) - len(head.lstrip())]
     stream.seek(len(blank))

@@ -1,1 +1,1 @@
-"""Scoring: from rewards to normality, from normality to decisions, each agent on its own scale."""
+"""Turns rewards into normality, and normality into decisions, on a scale for each agent."""

@@ -1,4 +1,4 @@
-"""From scores to decisions: normal, anomaly, or review.
+"""Turns scores into decisions: normal, anomaly, or review.
 
 Thresholds may depend on the hour or on a trip's context.
 """
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 NORMAL, ANOMALY, REVIEW = "normal", "anomaly", "review"
 PAPER_EPS = EPSILON  # the threshold of the paper, in standard deviations
-BAND = 2.0  # standard deviations over the heads from the normality to lo and to hi
+BAND = 2.0  # lo and hi lie this many standard deviations over the heads from the normality
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ByHour:
     otherwise
         The threshold in all other hours.
     utc_offset
-        Seconds that local time is ahead of UTC; by default the longitude decides, as in a model.
+        Seconds by which local time is ahead of UTC; by default from the longitude, as in a model.
 
     Examples
     --------
@@ -101,10 +101,10 @@ def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Float
     try:
         given = np.asarray(made, np.float64)
     except (TypeError, ValueError):
-        given = np.full((), np.nan)  # refused below
+        given = np.full((), np.nan)  # raises the error below
     if given.shape not in ((), (len(trips),)) or np.isnan(given).any():
         raise DataError(
-            f"{name} is not one threshold a trip",
+            f"{name} does not give one threshold for each trip",
             remedy=f"give a number, or a function that gives one for each of the {len(trips)} trips",
         )
     return np.broadcast_to(given, len(trips)).astype(np.float64)
@@ -126,20 +126,21 @@ def decide(
     gamma: Array | float = GAMMA,
     min_history: float = 5.0,
 ) -> NDArray[np.str_]:
-    """Decides for each trip: normal, anomaly or review.
+    """Returns a decision for each trip: normal, anomaly or review.
 
     Parameters
     ----------
     low
-        True if the trip scored at most ``eps``, or at most the :func:`level` of a false-alarm rate.
+        True if the score is at most ``eps``, or at most the :func:`level` for a false-alarm rate.
     uncertainty
         The spread over the heads; NaN for a trip without a usable fix, which goes to review.
     history
-        The number of past trips behind the score. An agent without any is unknown: all its trips go to review.
+        The number of past trips that the score is based on. If there are none, the agent is unknown: all its trips go
+        to review.
     gamma
-        Above this spread the heads disagree: a trip that scored low goes to review and is not called an anomaly.
+        Above this spread the heads disagree: a trip with a low score goes to review and is not called an anomaly.
     min_history
-        With fewer past trips than this, a trip that scored low goes to review, too.
+        With fewer past trips than this, a trip with a low score goes to review, too.
 
     Examples
     --------
@@ -155,10 +156,10 @@ def decide(
 
 
 def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Floats:
-    """Returns how doubtful each decision is, from 0 to 1: the order in which to ask a person.
+    """Returns the doubt about each decision, from 0 to 1; review the trips with the greatest doubt first.
 
-    It is spread / (spread + distance from ``eps``), with the spread over the heads: high near the threshold and where
-    the heads disagree. It is no probability. A trip without a score, because it has no usable fix, has 1.
+    It is spread / (spread + distance from ``eps``), with the spread over the heads, so it is high near the threshold
+    and where the heads disagree. It is not a probability. It is 1 for a trip without a usable fix, which has no score.
 
     >>> doubt([-2.1, -2.1, 0.0], [0.1, 0.9, 0.5]).round(2).tolist()
     [0.5, 0.9, 0.2]
@@ -171,10 +172,10 @@ def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Fl
 
 
 def level(false_alarm_rate: float, normal: Sample) -> float:
-    """Returns the threshold at which at most a share ``false_alarm_rate`` of normal trips scores low.
+    """Returns the score at or below which at most a share ``false_alarm_rate`` of normal trips lies.
 
     A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is not between
-    0 and 1, or that is too low for the number of past trips, is refused.
+    0 and 1, or is too low for the number of past trips, is an error.
 
     >>> from astray.scoring.normality import Sample
     >>> level(0.5, Sample.of(np.array([-3.0, -1.0, 0.0])))  # just below -1: one past trip, and the new one, are lower
@@ -187,7 +188,7 @@ def level(false_alarm_rate: float, normal: Sample) -> float:
             "no trip was held out of learning, so no rate of false alarms can be promised",
             remedy="fit on more trips, or decide by eps",
         )
-    # The p-value of a score if none, one, two, ... of the past trips score as low.
+    # The p-value of a score with none, one, two, ... of the past trips as low.
     p_values = (1.0 + np.r_[0.0, np.cumsum(normal.weights)]) / (1.0 + normal.total)
     as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
     if as_low < 0:

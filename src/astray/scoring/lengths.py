@@ -1,7 +1,7 @@
-"""The scale of normal scores by the length of a trip: a longer trip has a steadier mean, and a lower worst window.
+"""Scales scores by the length of the trip: a longer trip has a steadier mean and a lower worst window.
 
-A trip's mean of n and its worst window are measured against those of normal trips after the same number of steps or
-seconds, so that no trip is flagged for being long or short. Pure numpy.
+A trip's mean of n and its worst window are compared with those of normal trips after the same number of steps or
+seconds, so that no trip is flagged only because it is long or short. Needs only numpy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Locate = Callable[[Array], tuple[float, float]]
 
 DRAWS = 500  # values drawn from a distribution to measure its centre and spread
-FURTHER = 1e6  # times the longest length that is measured: up to there the worst window is taken to keep falling
+FURTHER = 1e6  # the worst window is assumed to keep falling up to this multiple of the longest measured length
 
 
 class LengthScale(NamedTuple):
@@ -29,10 +29,10 @@ class LengthScale(NamedTuple):
 
     lengths: Floats
     mean: Floats  # (2, lengths): centre and spread of the mean of n
-    lowest: Floats  # (2, lengths): the same of the worst window
+    lowest: Floats  # (2, lengths): centre and spread of the worst window
 
     def standardise(self, means: Array, lowest: Array, length: Array) -> tuple[Floats, Floats, Floats]:
-        """Returns means and worst windows in standard deviations of normal trips as long, and that of the means."""
+        """Returns means and worst windows in standard deviations of normal trips of that length; and the means' one."""
         known, at = np.log(self.lengths), np.log(np.maximum(length, self.lengths[0]))
         (centre, spread), (low, low_spread) = (
             [np.interp(at, known, values) for values in scale] for scale in (self.mean, self.lowest)
@@ -43,10 +43,10 @@ class LengthScale(NamedTuple):
 def length_scale(
     n: Array, trip: Array, time: Array, weight: Array, window: float, locate: Locate, config: LengthConfig
 ) -> LengthScale:
-    """Measures normal trips, numbered from 0, at a series of lengths, from the n(s, a) of their rows.
+    """Measures normal trips at a series of lengths, from n(s, a) of their rows; trips are numbered from 0.
 
-    Beyond the longest of these lengths, a trip is assumed to continue as the later halves of normal trips do: its worst
-    window is the lowest of more and more windows, and its mean is no steadier than theirs.
+    Beyond the longest of these lengths, a trip is assumed to continue like the later halves of normal trips: its worst
+    window is the lowest of more and more windows, and its mean gets no steadier than theirs.
     """
     far = so_far(trip, weight)
     total = np.zeros(int(trip.max()) + 1)
@@ -54,8 +54,8 @@ def length_scale(
     longest = float(np.sort(total)[-min(config.enough, math.ceil(config.share * len(total)))])
 
     def part(start: float, stop: float) -> tuple[float, Floats, Floats]:
-        """Returns the mean length of this part of the trips that reach its end; their means and worst windows."""
-        # The row in which a length is reached belongs to it, so that every trip has a row.
+        """Measures this part of the trips that reach its end: the mean length; the means and the worst windows."""
+        # Include the row in which a length is reached, so that every trip has a row.
         begun = far - weight
         rows = np.flatnonzero((begun >= start) & (begun < stop) & (total[trip] >= min(stop, longest)))
         of = np.unique(trip[rows], return_inverse=True)[1]
@@ -78,7 +78,7 @@ def length_scale(
         length *= config.ratio
     lengths = np.array(sorted(found))
     scales = np.array([found[length] for length in lengths]).T
-    # With still more draws the lowest value ever seen would decide, so from here on the worst window falls as before.
+    # With more draws, the lowest value in the data alone would decide, so from here on extrapolate.
     if len(lengths) > 2:
         falls = min(0.0, (scales[2, -1] - scales[2, -3]) / np.log(lengths[-1] / lengths[-3]))
         lengths = np.append(lengths, lengths[-1] * FURTHER)
@@ -87,7 +87,7 @@ def length_scale(
 
 
 def lowest_of(first: Array, further: Array, times: float) -> Floats:
-    """Returns equally likely values of the lowest of one ``first`` and ``times`` ``further`` values, all independent.
+    """Returns equally likely values of the minimum of one ``first`` and ``times`` independent ``further`` values.
 
     >>> values = np.random.default_rng(0).normal(size=2000)
     >>> [round(float(np.median(lowest_of(values, values, times))), 1) for times in (0.0, 1.0, 29.0)]
@@ -100,7 +100,7 @@ def lowest_of(first: Array, further: Array, times: float) -> Floats:
 
 
 def so_far(trip: Array, weight: Array) -> Floats:
-    """Returns how long each trip has lasted at each of its rows.
+    """Returns the length of the trip up to each of its rows.
 
     >>> so_far(np.array([0, 0, 1, 1]), np.array([1.0, 2.0, 5.0, 5.0])).tolist()
     [1.0, 3.0, 5.0, 10.0]

@@ -1,8 +1,8 @@
-"""Normality: from rewards to scores that mean the same for every agent, and how certain they are. Pure numpy.
+"""Turns rewards into scores that mean the same for every agent, with their uncertainty. Needs only numpy.
 
-n(s, a) is the paper's normality score: the mean reward over the heads, in standard deviations of the agent's own
-held-out behaviour. N(tau) is the same for a trip: of the trip reward R(tau) if there is one, otherwise of the mean of
-n. With ``scale="step"`` N is the plain mean of n, as printed in the paper.
+n(s, a) is the paper's normality score: the mean reward over the heads, in standard deviations of the agent's held-out
+behaviour. N(tau) is the same for a trip: the standardised trip reward R(tau) if there is one, otherwise the
+standardised mean of n. With ``scale="step"`` N is the plain mean of n, as printed in the paper.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Location(NamedTuple):
     spread: float
 
     def standardise(self, values: Array) -> Floats:
-        """Returns values as distances from the centre, in units of the spread."""
+        """Returns the distances of values from the centre, in units of the spread."""
         return normality_score(values, self.centre, self.spread)
 
 
 def locate(values: Array, robust: bool = False) -> Location:
-    """Returns mean and standard deviation; or, if ``robust``, the median and its distance from the 16th percentile.
+    """Returns the mean and standard deviation or, if ``robust``, the median and its distance from the 16th percentile.
 
-    Only the lower side counts for an anomaly score, and a few wild trips must not stretch the scale. For a Gaussian
-    both definitions agree.
+    The robust spread uses the lower side because anomalies score low, and a few wild trips do not stretch it. For a
+    Gaussian, both definitions agree.
 
     >>> locate(np.array([0.0, 0, 0, 0, 1, 1, 1, 1])).spread
     0.5
@@ -54,12 +54,12 @@ def locate(values: Array, robust: bool = False) -> Location:
         spread = float(centre - low)
     else:
         centre, spread = values.mean(), float(values.std())
-    # A single trip, or identical ones, have no spread: then the unit of the reward is the unit.
+    # A single trip, or identical ones, have no spread: then keep the unit of the reward.
     return Location(float(centre), spread if spread > 1e-3 else 1.0)
 
 
 def shrunk(values: Array, towards: Location, pseudo: float) -> Location:
-    """Returns mean and spread of a few values together with ``pseudo`` further ones that are located ``towards``.
+    """Returns the centre and spread of values, shrunk as if ``pseudo`` more values had the location ``towards``.
 
     >>> shrunk(np.zeros(0), Location(2.0, 3.0), 10.0)
     Location(centre=2.0, spread=3.0)
@@ -75,7 +75,7 @@ def shrunk(values: Array, towards: Location, pseudo: float) -> Location:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The sorted scores of normal trips, each with a weight; p-values are read from it."""
+    """The sorted scores of normal trips, each with a weight, from which to compute p-values."""
 
     scores: Floats = field(default_factory=lambda: np.zeros(0))
     weights: Floats = field(default_factory=lambda: np.zeros(0))
@@ -116,31 +116,31 @@ class Sample:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What is normal for this agent, measured on demonstrations that the reward was not trained on.
+    """The scales for an agent's scores, measured on demonstrations that the reward was not trained on.
 
     Attributes
     ----------
     aspects, weights, step_weights
-        The aspects of the reward, and how much each of them counts when they are combined
-        (:func:`astray.irl.posterior.combined`), for trips and for steps; an aspect of weight 0 is ignored.
+        The aspects of the reward, and their weights for trips and for steps when they are combined
+        (:func:`astray.irl.posterior.combined`); an aspect of weight 0 is ignored.
     step
         r_bar and sigma_bar: centre and spread of the combined reward of single steps.
     trip
-        Centre and spread of the combined trip reward; or of the mean n of trips, after it is scaled by length.
+        Centre and spread of the combined trip reward or, without one, of the mean n of trips, scaled by length.
     by_length
         The mean n and the worst window of normal trips by length; None if a trip reward decides.
     lowest
-        Centre and spread of the lower of N and the worst window, if windows decide, too.
+        Centre and spread of the minimum of N and the worst window; None if windows are not scored.
     normal
-        The scores of normal trips, from which p-values are read.
+        The scores of normal trips, for p-values.
     window_length
         Seconds (or steps) of a window.
     scale
         "trip" (default): N is standardised over trips; "step": N is the plain mean of n, as printed in the paper.
     trip_noise
-        Standard deviation, in units of N, that a short history adds to that of the heads.
+        The uncertainty from a short history, as a standard deviation in units of N; it adds to that of the heads.
     least_segment
-        Seconds (or steps) of a segment; a shorter one is noise.
+        The shortest segment in seconds (or steps); a shorter one is noise.
     """
 
     aspects: tuple[str, ...]
@@ -158,7 +158,7 @@ class Calibration:
 
 
 def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
-    """Returns the mean over the heads, then combines the aspects, of rewards (rows, aspects, heads)."""
+    """Averages rewards (rows, aspects, heads) over the heads, then combines the aspects."""
     return combined(mean_reward(rewards)[:, :, None], weights)[:, 0]
 
 
@@ -167,7 +167,7 @@ class StepScores(NamedTuple):
 
     normality: Floats  # n(s, a)
     uncertainty: Floats  # standard deviation over the heads, in the same unit
-    aspect: NDArray[np.int64]  # the lowest aspect
+    aspect: NDArray[np.int64]  # the aspect that lowers the score most
 
 
 class TripScores(NamedTuple):
@@ -175,9 +175,9 @@ class TripScores(NamedTuple):
 
     normality: Floats  # N(tau)
     uncertainty: Floats  # its standard deviation over the heads
-    score: Floats  # decides: N(tau) or, without a trip reward, the worst window if that is lower
+    score: Floats  # what decisions use: N(tau) or, without a trip reward, the worst window if that is lower
     p_value: Floats  # the share of normal trips that score as low; small = anomalous
-    aspect: NDArray[np.int64]  # the lowest aspect; -1 if the trip has no score
+    aspect: NDArray[np.int64]  # the aspect that lowers the score most; -1 if the trip has no score
 
 
 def lowest_aspect(means: Array, weights: Sequence[float]) -> NDArray[np.int64]:
@@ -191,7 +191,7 @@ def lowest_aspect(means: Array, weights: Sequence[float]) -> NDArray[np.int64]:
 
 
 def step_normality(rewards: Array, calibration: Calibration) -> StepScores:
-    """Returns n(s, a) of every row, its standard deviation over the heads, and the aspect that is lowest."""
+    """Returns n(s, a) of every row, its standard deviation over the heads, and the lowest aspect."""
     return _standardised(rewards, calibration.step_weights, calibration.step)
 
 
@@ -206,7 +206,7 @@ def trip_normality(rewards: Array, calibration: Calibration) -> TripScores:
 
 
 def _standardised(rewards: Array, weights: Sequence[float], scale: Location) -> StepScores:
-    """Returns the combined rewards on a scale, their standard deviation over the heads, and the lowest aspect."""
+    """Returns the combined rewards on this scale, their standard deviation over the heads, and the lowest aspect."""
     means = mean_reward(rewards)
     n = scale.standardise(combined(means[:, :, None], weights)[:, 0])
     return StepScores(n, reward_deviation(combined(rewards, weights)) / scale.spread, lowest_aspect(means, weights))
@@ -215,10 +215,10 @@ def _standardised(rewards: Array, weights: Sequence[float], scale: Location) -> 
 def normality_of(
     rewards: Array, weights: Sequence[tuple[float, ...]], scales: Sequence[Location]
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Returns normality, standard deviation over the heads and lowest aspect of rows that have scales of their own.
+    """Returns normality, standard deviation over the heads and lowest aspect of rows, each on a different scale.
 
     ``rewards`` are (rows, aspects, heads). The results equal those of :func:`step_normality` and :func:`trip_normality`
-    to rounding; that of a row does not depend on the other rows.
+    to rounding; the result of a row does not depend on the other rows.
 
     >>> rewards = np.array([[[3.0, 5.0], [-4.0, -6.0]]])
     >>> [values.round(2).tolist() for values in normality_of(rewards, [(0.5, 0.5)], [Location(0.0, 2.0)])]
@@ -232,7 +232,7 @@ def normality_of(
     means = values[:, :, heads] = np.add.reduce(values[:, :, :heads], axis=2) / heads
     lowest = np.minimum.reduce(values, axis=1)
     total = np.add.reduce(shares[:, :, None] * np.exp(lowest[:, None] - values), axis=1)
-    rewarded = lowest - np.log(total)  # the aspects combined: of each head, and of the mean
+    rewarded = lowest - np.log(total)  # the combined aspects, for each head and for the mean
     by_head = rewarded[:, :heads]
     off = by_head - np.add.reduce(by_head, axis=1, keepdims=True) / heads
     apart = np.sqrt(np.add.reduce(off * off, axis=1) / heads) / spread
@@ -284,10 +284,10 @@ def calibrate(
     least_segment: float = ScaleConfig.least_segment,
     config: ScaleConfig | None = None,
 ) -> Calibration:
-    """Sets r_bar, sigma_bar and the scales of trips and windows from the step rewards of demonstrations.
+    """Measures r_bar, sigma_bar and the scales of trips and windows from the step rewards of demonstrations.
 
-    ``rewards`` are (rows, aspects, heads). ``held_out`` marks the rows of trips from which nothing was learned; by
-    default all of them. P-values are read from these trips alone; if there are enough, they also set the scales.
+    ``rewards`` are (rows, aspects, heads). ``held_out`` marks the rows of trips that the reward has not learned from;
+    by default all rows. P-values come from these trips alone; so do the scales if there are enough of them.
     """
     config = config or ScaleConfig()
     if scale not in ("trip", "step"):
@@ -318,14 +318,14 @@ def calibrate(
         means = mean_normality(rewards, of, time, weight, blank, runs.n_trips).normality
         blank = replace(blank, trip=locate(means[setting], robust))
     score = mean_normality(rewards, of, time, weight, blank, runs.n_trips).score
-    if blank.by_length is not None:  # the lower of two scores is lower than each, so it needs a scale of its own
+    if blank.by_length is not None:  # the minimum of two scores is lower than each, so it needs a separate scale
         lowest = locate(score[setting], robust)
         blank, score = replace(blank, lowest=lowest), lowest.standardise(score)
     return replace(blank, normal=Sample.of(score[promised]))
 
 
 def out_of_bag(rewards: Array, held_out: Array) -> Array:
-    """Returns the mean reward (rows, aspects, 1) over the heads that have not learned from a row's trip.
+    """Returns the mean reward (rows, aspects, 1), for each row over the heads that have not learned from its trip.
 
     Every row needs at least one such head.
 

@@ -1,8 +1,8 @@
-"""An agent's own scale: the scores of its past trips and, while these are few, the scores of similar agents' trips.
+"""An agent's own scale: from the scores of its past trips and, while these are few, of similar agents' trips.
 
-The shared reward has not learned from the agent, so each past trip, held out of the memory, is an honest example of the
-score of a normal trip. A few trips show little: centre and spread are shrunk towards those of everybody (empirical
-Bayes, Efron and Morris 1975), and p-values are read from everybody's trips as well as the agent's own.
+The shared reward has not learned from the agent, so each past trip, held out of the memory, scores like a new normal
+trip. A few trips show little, so centre and spread are shrunk towards those of all agents (empirical Bayes, Efron and
+Morris 1975), and p-values use the trips of all agents as well as the agent's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
 
-NIGHT = 4 * 3600.0  # seconds after midnight when a day begins: an agent that comes home late comes home the same day
+NIGHT = 4 * 3600.0  # seconds after midnight when a day begins, so that the way home late at night is on the same day
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class OwnScores:
     Attributes
     ----------
     trips
-        The trip rewards, whole and half-way: (trips, 2, aspects); NaN for a trip that has not been scored.
+        The rewards of trips, whole and half-way: (trips, 2, aspects); NaN for a trip that has not been scored.
     step
         Centre and spread of the step rewards; None if no trip has been scored.
     """
@@ -48,17 +48,17 @@ class OwnScores:
 
     @classmethod
     def unknown(cls, n: int, aspects: int) -> OwnScores:
-        """Returns the scores of ``n`` trips that have not been scored."""
+        """Returns the entries for ``n`` trips that have not been scored."""
         return cls(np.full((n, 2, aspects), np.nan, np.float32))
 
     def follow(self, before: Memory, after: Memory) -> OwnScores:
-        """Returns the scores of the trips of a changed memory; new trips have none yet."""
-        # Trips that were not remembered before have number -1, so they take the last row.
+        """Returns the scores in the order of a changed memory; new trips have none yet."""
+        # New trips have number -1, which takes the last row.
         known = np.concatenate([self.trips, np.full((1, *self.trips.shape[1:]), np.nan, np.float32)])
         return replace(self, trips=known[before.number_of(after.trip_ids)])
 
     def of_aspects(self, aspects: int) -> NDArray[np.float32]:
-        """Returns the trip rewards by ``aspects``, whose number an empty set of scores does not know."""
+        """Returns the trip rewards for this number of aspects, which an empty set of scores does not know."""
         return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
 
     def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:
@@ -67,7 +67,7 @@ class OwnScores:
         return rewards[~np.isnan(rewards).any(axis=1)].astype(np.float64)
 
     def with_scores(self, fresh: OwnScores, number: Array) -> OwnScores:
-        """Returns the scores with those of further trips; ``number`` is their position in the memory, -1: not in it."""
+        """Returns the scores with those of further trips; ``number`` is their position in the memory, or -1."""
         trips = self.of_aspects(fresh.trips.shape[2]).copy()
         trips[number[number >= 0]] = fresh.trips[number >= 0]
         return OwnScores(trips, fresh.step or self.step)
@@ -92,10 +92,10 @@ def own_scores(
 ) -> OwnScores:
     """Scores trips, each held out of the memory; ``number`` is their position in the memory, None if it has none.
 
-    For the place of a whole trip the other trips of the same day are held out, too: an agent that goes somewhere new
-    comes back the same day, and each of the two trips would make the other look familiar. A new trip has no such help.
-    Unfinished trips are not held out by day: that widened their scale so much that of 37 open trips of somebody else
-    none raised an alert, where 19 did before.
+    For the aspect of place of a whole trip, the other trips of the same day are held out, too: an agent that goes
+    somewhere new comes back the same day, and each of the two trips would make the other look familiar, which cannot
+    happen to a new trip. Unfinished trips are not held out by day: that made their scale so wide that, of 37 open trips
+    of somebody else, none raised an alert instead of 19.
     """
     assert reward.trip is not None
     seen_trips = see(rows, featurizer, reward, config, number)
@@ -107,11 +107,11 @@ def own_scores(
 
 
 class SeenTrips(NamedTuple):
-    """Trips as an agent's memory sees them."""
+    """The familiarity and rewards of trips, with one agent's memory."""
 
     rows: TripRows
-    familiar: NDArray[np.float32]  # of the rows
-    rewards: NDArray[np.float64]  # of the trips, whole and half-way: (2, trips, aspects, heads)
+    familiar: NDArray[np.float32]  # the familiarity of the rows
+    rewards: NDArray[np.float64]  # the rewards of trips, whole and half-way: (2, trips, aspects, heads)
 
     @property
     def over_heads(self) -> NDArray[np.float32]:
@@ -147,7 +147,7 @@ def step_location(seen: SeenTrips, featurizer: Featurizer, reward: Reward, weigh
 
 
 def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
-    """Returns the agent's number in the popularity for each of its trips; None if the popularity does not know it."""
+    """Returns the agent's number in the popularity, once for each of its trips; None if it is not there."""
     maker = featurizer.popularity.number_of([featurizer.popularity.excluded or ""])
     return np.repeat(maker, n) if maker[0] >= 0 else None
 
@@ -155,7 +155,7 @@ def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
 def _without_their_days(
     featurizer: Featurizer, number: Array, frame: Frame, config: ScaleConfig
 ) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
-    """Yields the remembered trips in parts, each part with a featurizer that remembers nothing of its days."""
+    """Yields the remembered trips in parts, each with a featurizer that has forgotten all trips of the same days."""
     memory, known = featurizer.memory, np.flatnonzero(number >= 0)
     part = ((memory.times + frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
     for fold in np.unique(part[number[known]]).tolist():
@@ -164,7 +164,7 @@ def _without_their_days(
 
 
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
-    """Returns the weight of each aspect of the step reward: that of the trip reward's aspect of the same name."""
+    """Returns the weights of the step reward's aspects, taken from the trip reward's aspects of the same names."""
     of_trip = dict(zip(reward.aspects, weights, strict=True))
     return tuple(of_trip.get(aspect, 1.0) for aspect in reward.step.aspects)
 
@@ -174,9 +174,9 @@ class OwnScale:
     """The scale of an agent's trips, whole and unfinished."""
 
     reward: Reward
-    asked: Sequence[float]  # the weights of the reward's aspects that the user asked for
+    asked: Sequence[float]  # the weights of the reward's aspects that the user gave
     own: OwnScores
-    history: float  # the number of past trips behind the scores
+    history: float  # the number of past trips that the scores are based on
     config: ScaleConfig
     _made: dict[bool, Calibration] = field(default_factory=dict, repr=False)
 
@@ -186,7 +186,7 @@ class OwnScale:
         return own_weights(self.reward, self.asked, self.own, self.history, self.config)
 
     def calibration(self, unfinished: bool = False) -> Calibration:
-        """Returns the scale of whole trips, or of unfinished ones."""
+        """Returns the scales for whole trips or for unfinished ones."""
         if unfinished not in self._made:
             self._made[unfinished] = self._calibrated(unfinished)
         return self._made[unfinished]
@@ -206,7 +206,7 @@ class OwnScale:
             self._step(len(mine), step_shares),
             trip,
             normal=Sample.of(
-                # Everybody's scores in everybody's units: in its own units an agent's tail is as long as others'.
+                # All agents' scores, in units of all agents: in its own units, each agent has about the same tail.
                 np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
                 np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
             ),
@@ -216,7 +216,7 @@ class OwnScale:
         )
 
     def _step(self, trips: int, shares: tuple[float, ...]) -> Location:
-        """Returns centre and spread of the rewards of the agent's steps, shrunk towards everybody's."""
+        """Returns centre and spread of the rewards of the agent's steps, shrunk towards those of all agents."""
         usual = _usual_step(self.reward, int(band_of(self.history)), shares)
         own = self.own.step
         if own is None:
@@ -228,12 +228,12 @@ class OwnScale:
 
 
 own_scale = lru_cache(32)(OwnScale)
-"""Makes an :class:`OwnScale`; keeps those of the last agents, because the next trip is mostly of one of them."""
+"""Makes an :class:`OwnScale`; caches those of the last agents, who mostly make the next trips, too."""
 
 
 @lru_cache(16)
 def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Location:
-    """Returns centre and spread of the rewards of everybody's steps, in a band of history."""
+    """Returns centre and spread of the rewards of all agents' steps, in a band of history."""
     assert reward.reference is not None
     return locate(combined(reward.reference.steps[band][:, :, None], shares)[:, 0])
 
@@ -241,13 +241,13 @@ def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Locatio
 def own_weights(
     reward: Reward, weights: Sequence[float], own: OwnScores, history: float, config: ScaleConfig
 ) -> tuple[float, ...]:
-    """Returns the weights of the aspects for an agent; an aspect that finds the agent's own past trips odd counts less.
+    """Returns an agent's weights of the aspects; an aspect by which its own past trips look odd gets less weight.
 
-    A reward of 0 means that a trip may as well be of the background. If more than a share ``config.odd`` of the agent's
-    own trips, held out of the memory, lie below 0, the aspect is raised until they do not: its weight falls. Place
-    keeps its weight, because the agent's own scale shows how often it goes to new places. How an agent travels is known
-    only after some trips, so with few of them the other aspects count less. A reward that has learned from a pool's own
-    trips knows which of them are odd, so its weights stay.
+    A reward of 0 means that a trip is as likely under the background. If more than a share ``config.odd`` of the
+    agent's own trips, held out of the memory, have rewards below 0, the weight of the aspect falls until only that
+    share has. Place keeps its weight, because the agent's own scale shows how often it goes to new places. How an agent
+    travels is known only after some trips, so with few of them the other aspects weigh less. A reward that has learned
+    from a pool's own trips knows which of them are odd, so its weights stay.
     """
     assert reward.reference is not None
     if reward.of_a_pool:
@@ -272,7 +272,7 @@ def scored_past(
     config: ScaleConfig,
     suspect: bool,
 ) -> tuple[Featurizer, OwnScores, tuple[TripId, ...]]:
-    """Scores an agent's remembered trips; if ``suspect``, forgets those that somebody else probably made.
+    """Scores an agent's remembered trips; if ``suspect`` is True, forgets those that somebody else probably made.
 
     Returns the featurizer without the suspected trips, the scores of the others, and the suspected trips.
     """
@@ -289,10 +289,10 @@ def suspected(
 ) -> tuple[TripId, ...]:
     """Returns the remembered trips that somebody else probably made.
 
-    Several trips of one stranger make each other look familiar. So each round looks at all trips without those that
-    are more probably somebody else's, until these stay the same.
+    Several trips of one stranger make each other look familiar. So each round scores all trips with a memory that lacks
+    those found suspicious in the last round, until the same ones are found again.
     """
-    # Without other agents, a trip of somebody else cannot be distinguished from an odd one of the agent's own.
+    # Without other agents, a trip of somebody else looks like an odd one of the agent's own.
     comparable = len(featurizer.popularity.agents) > 0 and len(featurizer.memory) >= config.least_to_suspect
     if reward.trip is None or reward.reference is None or not comparable:
         return ()
@@ -310,7 +310,7 @@ def suspected(
 
 
 def most_suspect(probability: Array, mistaken: float) -> NDArray[np.int64]:
-    """Selects the most probable trips, with at most ``mistaken`` of the agent's own trips expected among them.
+    """Selects the trips most probably somebody else's, so that at most ``mistaken`` wrong ones are expected.
 
     >>> most_suspect(np.array([0.1, 0.99, 0.9, 0.6, 0.55]), 0.5).tolist()
     [1, 2]
@@ -323,11 +323,11 @@ def most_suspect(probability: Array, mistaken: float) -> NDArray[np.int64]:
 def somebody_elses(
     log_ratio: Array, usual: Location, prior_trips: float = ScaleConfig.prior_trips, iterations: int = 50
 ) -> NDArray[np.float64]:
-    """Returns the probability of each trip that somebody else made it; others made an unknown share of the trips.
+    """Returns, for each trip, the probability that somebody else made it; the share of such trips is unknown.
 
-    ``log_ratio`` is what the reward of place estimates: log p(trip | own) - log p(trip | other), for an agent whose
-    normal trips have the location ``usual``. This agent may be more or less regular than that. So expectation
-    maximisation fits the location of its own trips, ``prior_trips`` usual ones among them, together with the share.
+    ``log_ratio`` is the reward of place, which estimates log p(trip | own) - log p(trip | other). Normal trips of an
+    average agent have the location ``usual``, but this agent may be more or less regular. So expectation maximisation
+    fits the location of its own trips, with ``prior_trips`` usual ones added, together with the share of foreign trips.
     Both distributions have long tails (Student's t).
 
     >>> regular = np.array([5.0, 5.2, 4.8] * 10 + [-5.0])
@@ -345,7 +345,7 @@ def somebody_elses(
         odds = share / (1.0 - share) * np.exp(_log_t(values, usual) - values - _log_t(values, own))
         probability = odds / (1.0 + odds)
         share = float(np.clip(probability.mean(), 1e-6, 0.5))
-    # Whatever the tails, a lower ratio must not make somebody else less probable.
+    # Because of the tails, a lower ratio could make somebody else less probable; prevent that.
     order = np.argsort(-values, kind="stable")
     found[np.flatnonzero(known)[order]] = np.maximum.accumulate(probability[order])
     return found

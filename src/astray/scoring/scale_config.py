@@ -1,4 +1,4 @@
-"""How scores are scaled, as data."""
+"""The settings for the scale of scores, as data."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from astray.core.errors import DataError
 
 @dataclass(frozen=True)
 class LengthConfig:
-    """How the mean and the worst window of normal trips are measured at every length of a trip."""
+    """The settings for measuring the mean and the worst window of normal trips by length."""
 
-    shortest: float = 1 / 8  # of a window: a shorter trip is measured as if it had this length
-    ratio: float = 2**0.5  # from one length to the next
-    enough: int = 50  # trips that reach a length set its scale;
-    share: float = 0.5  # or this share of all trips, if there are few
+    shortest: float = 1 / 8  # the shortest length, as a share of a window; shorter trips are treated as this long
+    ratio: float = 2**0.5  # the ratio of one length to the one before
+    enough: int = 50  # a length is measured if at least this number of trips reach it
+    share: float = 0.5  # or, if there are few trips, this share of them
 
 
 @dataclass(frozen=True)
 class ScaleConfig:
-    """How scores are scaled: by the agent's own past trips and, as long as these are few, by everybody's."""
+    """The settings for scaling scores by the agent's past trips and, while these are few, by those of all agents."""
 
-    prior_trips: float = 10.0  # trips that everybody's centre and spread count as, beside the agent's own
-    stand_in_up_to: float = 100.0  # trips behind a p-value: everybody's trips replace those that the agent lacks
-    odd: float = 0.02  # share of the agent's own trips that an aspect may find odd before it counts less
+    prior_trips: float = 10.0  # the centre and spread of all agents weigh as much as this number of the agent's trips
+    stand_in_up_to: float = 100.0  # trips for a p-value; if the agent has fewer, those of all agents fill up
+    odd: float = 0.02  # share of the agent's own trips that may look odd by an aspect before it loses weight
     folds: int = 10  # parts of the agent's days; each is held out in turn to measure how new its places are
-    prefix: float = 0.5  # share of a past trip that shows what an open trip scores
-    mistaken: float = 0.5  # of the agent's own trips, at most, are expected among the suspected ones
-    rounds: int = 5  # searches for suspected trips, at most
-    least_to_suspect: int = 10  # past trips, at least, before any is suspected
-    least_segment: float = 60.0  # seconds of a segment; a shorter one is noise
-    least_segment_steps: float = 2.0  # steps of a segment, if steps have no time
-    least_heads: int = 3  # heads that have not learned from a trip, at least, for it to set the scale of an own reward
-    least_held_out: int = 10  # held-out trips, at least, to set the scale of an own reward; with fewer, all trips do
+    prefix: float = 0.5  # the first share of a past trip that represents an open trip
+    mistaken: float = 0.5  # the expected number of the agent's own trips among the suspected ones, at most
+    rounds: int = 5  # the most searches for suspected trips
+    least_to_suspect: int = 10  # no trip is suspected if there are fewer past trips
+    least_segment: float = 60.0  # the shortest segment in seconds; a shorter one is noise
+    least_segment_steps: float = 2.0  # the shortest segment in steps, if steps have no time
+    least_heads: int = 3  # a trip scales an own reward only if at least this many heads have not learned from it
+    least_held_out: int = 10  # with fewer held-out trips, all trips set the scale of an own reward
     lengths: LengthConfig = LengthConfig()
 
     def __post_init__(self) -> None:

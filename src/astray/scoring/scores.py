@@ -1,4 +1,4 @@
-"""Scoring: from the features of a chunk of trips to scores, segments and tables. Pure functions."""
+"""Computes scores, segments and tables from the features of a chunk of trips. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ CHUNK_FIXES = 50_000
 
 
 class Chunk(NamedTuple):
-    """A chunk of trips as a detector sees them: one row for each usable fix, or one about every interval."""
+    """The features of a chunk of trips: one row for each usable fix, or about one per interval."""
 
     features: NDArray[np.float32]
     trip: NDArray[np.int64]
     time: Floats
     weight: Floats
     row: NDArray[np.int64]  # the position of the fix in the chunk
-    fault: NDArray[np.int8]  # of each fix of the chunk
-    history: Floats  # of each trip: the number of past trips behind its score
-    scale: NDArray[np.int64]  # of each trip: which of the detector's calibrations measures it
+    fault: NDArray[np.int8]  # the fault of each fix of the chunk
+    history: Floats  # for each trip, the number of past trips that its score is based on
+    scale: NDArray[np.int64]  # for each trip, the number of its calibration in the detector
     steps: Steps | None = None
     statistics: NDArray[np.float32] | None = None  # (trips, statistics)
 
@@ -59,11 +59,11 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AgentModel:
-    """What live scoring needs of one agent: how its GPS trips are seen and measured."""
+    """The data of one agent for live scoring: how to featurize and scale its GPS trips."""
 
     featurizer: Featurizer
     history: float  # the number of past trips
-    measured: Callable[[bool], Calibration]  # takes whether the trips are unfinished
+    measured: Callable[[bool], Calibration]  # returns the scales; takes True for unfinished trips
     scaling: ScaleConfig = ScaleConfig()
 
     @cached_property
@@ -97,12 +97,12 @@ class Scores:
         return self.reward.step(self.chunk.features)
 
     def _rewards_of(self, rows: Array) -> Array:
-        """Returns the rewards of some rows, laid out in memory like those of all rows, so that sums round alike."""
+        """Returns the rewards of some rows, stored like those of all rows, so that sums round in the same way."""
         return self.rewards.transpose(1, 2, 0).take(rows, axis=2).transpose(2, 0, 1)
 
     @cached_property
     def of_steps(self) -> StepScores:
-        """The scores of each row; computed when first needed, because the scores of trips do not need them."""
+        """The scores of each row; computed on first use, because the scores of trips do not need them."""
         n = len(self.chunk.trip)
         found = StepScores(np.empty(n), np.empty(n), np.empty(n, np.int64))
         of_row = self.chunk.scale[self.chunk.trip]
@@ -124,7 +124,7 @@ class Scores:
 
     @property
     def uncertainty(self) -> Floats:
-        """Its standard deviation over the heads."""
+        """The standard deviation over the heads of n(s, a) of each row."""
         return self.of_steps.uncertainty
 
     @cached_property
@@ -149,14 +149,14 @@ class Scores:
         return found
 
     def levels(self, false_alarm_rate: float) -> Floats:
-        """Returns for each trip the threshold below which this share of normal trips scores."""
+        """Returns, for each trip, the threshold below which this share of normal trips scores."""
         used = {k: level(false_alarm_rate, self.calibrations[k].normal) for k in np.unique(self.chunk.scale)}
         return np.array([used[k] for k in self.chunk.scale], np.float64)
 
     def segments(self, enter: Floats) -> tuple[Segment, ...]:
-        """Finds the segments of trips that are not normal; they open at ``enter``, one level for each trip.
+        """Finds the anomalous segments of trips; they open at ``enter``, one level for each trip.
 
-        A trip may score low although none of its rows does: then its worst row opens a segment.
+        If a trip scores low although none of its rows does, its worst row opens a segment.
         """
         chunk, normality = self.chunk, self.normality
         opens = enter[chunk.trip]
@@ -175,7 +175,7 @@ class Scores:
 
 
 def chunks(lengths: Array, most: int) -> Iterator[slice]:
-    """Yields runs of neighbouring trips with at most ``most`` fixes together, or one longer trip alone.
+    """Yields slices of trips with at most ``most`` fixes together; a longer trip is alone.
 
     >>> list(chunks(np.array([3, 3, 9, 1]), most=6))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
@@ -194,7 +194,7 @@ def chunks(lengths: Array, most: int) -> Iterator[slice]:
 
 
 def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
-    """Returns for each trip the segment with the greatest loss: mean normality times duration."""
+    """Returns, for each trip, the segment with the greatest loss: mean normality times duration."""
     worst: list[Segment | None] = [None] * len(scores.trips)
     lowest = [0.0] * len(scores.trips)
     for segment in scores.segments(enter):
@@ -206,20 +206,20 @@ def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
 
 
 class Columns(Protocol):
-    """What tables say about when and where the rows of trajectories are."""
+    """The interface for the columns of tables that say when and where rows are."""
 
     def trip_columns(self, trips: Trajectories) -> Mapping[str, pl.Series]:
         """Returns further columns of the table of trips."""
 
     def fix_columns(self, trips: Trajectories) -> Mapping[str, Any]:
-        """Returns the columns that say which fix or step each row is."""
+        """Returns the columns that identify the fix or step of each row."""
 
     def when(self, seconds: Sequence[float | None]) -> pl.Series:
-        """Returns times of a trip as a column."""
+        """Returns times as a column."""
 
 
 def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
-    """Returns a table with one row for each trip, without the decision."""
+    """Returns the table of trips, one row for each, without the decisions."""
     worst = worst_segments(scores, enter)
     time = scores.chunk.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
@@ -241,7 +241,7 @@ def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
 
 
 def _texts(values: NDArray[np.str_]) -> pl.Series:
-    """Returns text as a polars column; from a list that takes a third of the time that it takes from an array."""
+    """Returns text as a polars column, made from a list because that is three times as fast as from an array."""
     return pl.Series(values.tolist(), dtype=pl.String)
 
 
@@ -252,7 +252,7 @@ def _named(aspects: tuple[str, ...], which: NDArray[np.int64]) -> pl.Series:
 
 
 def fix_table(scores: Scores, columns: Columns) -> pl.DataFrame:
-    """Returns a table with one row for each fix; a faulty fix has no scores."""
+    """Returns the table of fixes, one row for each; a faulty fix has no scores."""
     trips, chunk = scores.trips, scores.chunk
     fix = trips.trajectory_of_row
     normality, uncertainty, aspect = scores.of_steps

@@ -1,4 +1,4 @@
-"""Segments: where in a trip an anomaly starts and ends."""
+"""Finds the segments of a trip in which it is anomalous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class Segment(NamedTuple):
-    """A segment of a trip that is not normal: rows ``start`` to ``stop`` (exclusive), and its mean normality."""
+    """An anomalous segment of a trip: rows ``start`` to ``stop`` (exclusive), and its mean normality."""
 
     trip: int
     start: int
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
 
 
 def leaving(enter: ArrayLike) -> Floats:
-    """Returns the level at which a segment closes that opens at ``enter``: half-way back to normal, but never lower.
+    """Returns the level at which a segment opened at ``enter`` closes: half-way back to normal, but never lower.
 
     >>> leaving([-2.0, 1.0]).tolist()
     [-1.0, 1.0]
@@ -40,10 +40,10 @@ def segments(
     leave: float | Array = -1.0,
     min_seconds: float = 60.0,
 ) -> list[Segment]:
-    """Finds where anomalies start and end: a segment opens at n <= enter and closes at n > leave (hysteresis).
+    """Finds anomalous segments: each opens at n <= enter and closes at n > leave (hysteresis).
 
     Leaves out segments shorter than ``min_seconds``, which are noise, unless they are the whole trip. The levels are
-    numbers, or arrays with one level a row.
+    numbers, or arrays with one level per row.
 
     >>> n = np.array([0.0, -3, -1.5, -3, 0, 0])
     >>> segments(n, np.zeros(6, int), np.arange(6) * 60.0)
@@ -58,7 +58,7 @@ def segments(
         return []
     fresh = np.ones(len(n) + 1, bool)
     np.not_equal(trip[1:], trip[:-1], out=fresh[1:-1])
-    # A segment is a run of rows that are not above leave, from the first that is not above enter; few rows are low.
+    # In each run of rows at or below leave, a segment begins with the first row at or below enter. Few rows are low.
     runs = np.flatnonzero(fresh[low] | (np.diff(low, prepend=-2) > 1))
     stops = low[np.append(runs[1:], len(low)) - 1] + 1
     starts = np.minimum.reduceat(np.where((n <= enter)[low], low, len(n)), runs)
@@ -68,16 +68,16 @@ def segments(
     starts, stops = starts[lasts], stops[lasts]
     if not len(starts):
         return []
-    # Every second sum is that of the rows between two segments.
+    # Every second sum is over the rows between two segments.
     sums = np.add.reduceat(np.append(n, 0.0), np.column_stack([starts, stops]).ravel())[::2]
     means = sums / (stops - starts)
     return [Segment(*s) for s in zip(*(a.tolist() for a in (trip[starts], starts, stops, means)), strict=True)]
 
 
 def lasting_segment(n: Array, time: Array, enter: float, leave: float, min_seconds: float) -> Segment | None:
-    """Returns the segment that lasts until the last row of an open trip; None if there is none.
+    """Returns the segment that includes the last row of an open trip; None if there is none.
 
-    It is the last one that :func:`segments` finds in these rows; its mean is equal to rounding.
+    It is the last one that :func:`segments` finds in these rows; its mean may differ by rounding.
 
     >>> lasting_segment(np.array([0.0, -3, -1.5, -3]), np.arange(4) * 60.0, -2.0, -1.0, 60.0)
     Segment(trip=0, start=1, stop=4, normality=-2.5)

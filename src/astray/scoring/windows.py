@@ -1,4 +1,4 @@
-"""From rows to trips: means over a trip, and the worst window within it. Pure numpy.
+"""Summarises the rows of a trip: their mean, and the worst window. Needs only numpy.
 
 A trip consists of paths. A path ends at a gap, and its first row has no weight, because the agent has not moved yet.
 """
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 class Runs(NamedTuple):
-    """Runs of rows of the same trip; a trip of several paths may have several runs."""
+    """Runs of neighbouring rows of the same trip; a trip with several paths may have several runs."""
 
     trip: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Runs(NamedTuple):
         return self._add_runs(of_runs)
 
     def shares(self, weight: Array) -> Floats:
-        """Returns the share of each row in its trip's mean; equal shares for a trip without any weight."""
+        """Returns the share of each row in its trip's mean; equal shares if all weights of the trip are 0."""
         total, counts = self.sums(weight), np.bincount(self.trip, self.lengths, self.n_trips)
         with np.errstate(divide="ignore"):
             share = weight * np.repeat(np.where(total > 0, 1.0 / total, 0.0)[self.trip], self.lengths)
@@ -46,7 +46,7 @@ class Runs(NamedTuple):
         return np.asarray(share + np.repeat(alike, self.lengths) if alike.any() else share)
 
     def means(self, values: Array, share: Array) -> Floats:
-        """Returns the means over each trip, N(tau), of values (..., rows); of a trip without a row, NaN."""
+        """Returns the means over each trip, N(tau), of values (..., rows); NaN for a trip without rows."""
         of_runs = trajectory_normality(values, self._starts, share) if len(self.trip) else values[..., :0]
         means = self._add_runs(of_runs)
         means[..., np.bincount(self.trip, minlength=self.n_trips) == 0] = np.nan
@@ -66,9 +66,9 @@ class Runs(NamedTuple):
 def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Array, length: float) -> Floats:
     """Returns, for each trip, the lowest weighted mean of n over any window of ``length`` that ends at a row.
 
-    A window that would begin before its path is cut there, and counts only if half of it remains: one odd fix is no
-    window. A path begins with the trip and with every row without weight (after a gap). A trip whose paths are all
-    shorter than half a window has its plain mean, from ``means``.
+    A window that would begin before its path is cut off there, and is ignored if less than half of it remains, so that
+    one odd fix is not a window. A path begins with the trip and with every row without weight (after a gap). For a trip
+    whose paths are all shorter than half a window, the result is its mean, from ``means``.
     """
     worst = means.copy()
     if not len(time):
@@ -84,7 +84,7 @@ def lowest_windows(n: Array, means: Floats, trip: Array, time: Array, weight: Ar
 
 
 def _windows(trip: Array, time: Array, weight: Array, seconds: float) -> tuple[NDArray[np.int64], Floats]:
-    """Returns, for each row, where the window that ends there starts, and its weight; 0 if it does not count."""
+    """Returns the first row of the window that ends at each row, and its weight, which is 0 for an ignored window."""
     new_path = weight == 0
     new_path[0] = True
     new_path[1:] |= trip[1:] != trip[:-1]

@@ -1,6 +1,6 @@
-"""The kinds of anomaly. Each turns the plan of a normal trip into an anomalous journey, or rejects the trip.
+"""The kinds of anomaly: functions that turn the plan of a normal trip into an anomalous journey, or reject the trip.
 
-The same code moves and records anomalous and normal journeys; only the plan differs.
+The same code moves and records normal and anomalous journeys; only their plans differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from astray.simulate.streets import Bools, Ints, Streets, cheapest_paths, trace_
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """One person's past: the traveller, and the plans of all normal trips."""
+    """One person's past: the person as a traveller, and the plans of all the person's normal trips."""
 
     traveller: Traveller
     plans: Plans
@@ -44,9 +44,9 @@ class Past:
         return known
 
     def hours_from(self, depart: float, origin: int, destination: int) -> tuple[float, int]:
-        """Compares a departure with the person's trips between two places.
+        """Compares a departure with the person's other trips between two places.
 
-        Returns the hours, around the clock, to the nearest departure of these trips, and the number of trips.
+        Returns the hours to the nearest departure of these trips by the time of day, and the number of trips.
         Without such trips, the hours are infinite.
         """
         same = (self.plans.origin == origin) & (self.plans.destination == destination)
@@ -70,7 +70,7 @@ class Case:
 
 
 def agent_swap(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Takes another person's normal trip: route, mode, speed and hour of the day, on the day of this trip."""
+    """Replaces the trip by another person's normal trip (route, mode, speed and time of day), on the same day."""
     theirs = case.donor(rng, bool(weekend(case.journey.depart)))
     if theirs is None or _same_route(theirs.route, case.journey.route):
         return None
@@ -112,7 +112,7 @@ def detour(case: Case, rng: np.random.Generator) -> Journey | None:
         for turn in rng.permutation(turning)[:12].tolist():
             round_about = trace_path(before, here, turn) + trace_path(after, there, turn)[-2::-1]
             if len(set(round_about)) < len(round_about):
-                continue  # goes along a street and back
+                continue  # it would go along a street and back
             arcs = np.array(streets.arcs_along(round_about))
             extra = sum(cost[arc] for arc in arcs) - usual
             metres = streets.length[arcs % n]
@@ -125,7 +125,7 @@ def detour(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def loiter(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Stops for 8 to 25 minutes in the middle of the trip, at least 200 m from all places that the person visits."""
+    """Adds a stop of 8 to 25 minutes in the middle of the trip, at least 200 m from all places of the person."""
     doors = case.past.traveller.town.places.xy[case.past.visited]
     length = float(case.journey.route.arc[-1])
     for share in rng.uniform(0.25, 0.75, 20).tolist():
@@ -140,7 +140,7 @@ def loiter(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def reversed_route(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Reverses the route at the same hour; rejects trips that the person also makes backwards at about that hour."""
+    """Reverses the route at the same hour; rejects trips whose way back the person also makes at about that hour."""
     apart, _ = case.past.hours_from(case.journey.depart, case.destination, case.origin)
     if apart < 1.5:
         return None
@@ -148,7 +148,7 @@ def reversed_route(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def wrong_time(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Makes a habitual trip (at least three in the past) at least 2.5 hours from all its usual departures."""
+    """Moves a habitual trip (made at least three times) to at least 2.5 hours from all its usual departures."""
     midnight = case.journey.depart // DAY * DAY
     for depart in (midnight + rng.uniform(0, DAY, 20)).tolist():
         apart, times = case.past.hours_from(depart, case.origin, case.destination)
@@ -158,14 +158,14 @@ def wrong_time(case: Case, rng: np.random.Generator) -> Journey | None:
 
 
 def speeding(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Takes the same route two to three times faster; rejects trips by public transport."""
+    """Makes the trip two to three times faster on the same route; rejects trips by public transport."""
     if case.journey.route.rides:
         return None
     return replace(case.journey, haste=float(rng.uniform(2.0, 3.0)), marked=EVERYWHERE)
 
 
 def new_destination(case: Case, rng: np.random.Generator) -> Journey | None:
-    """Goes from the usual origin at the usual hour to a place that is new to the person, about as far as usual.
+    """Sends the person from the usual origin, at the usual hour, to a new place about as far away as the usual one.
 
     The destination is at least 300 m from all places that the person visits. The trip is anomalous from the point
     where it leaves the usual route.

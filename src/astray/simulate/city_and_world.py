@@ -34,13 +34,12 @@ def city(
     Parameters
     ----------
     people
-        The number of people, or the numbers of the people to simulate: ``people=range(500, 1000)`` is one part of
-        a larger city that several processes make together.
+        How many people to simulate, or their numbers: ``people=range(500, 1000)`` is one part of a larger city that
+        several processes make together.
     days
         The number of days from Monday 2025-01-06 on. Each person makes two to four trips a day.
     seed
-        The same seed makes the same city. Its person "p07" is the same, and makes the same trips, no matter which
-        other people are simulated.
+        The same seed makes the same city. Its person "p07" makes the same trips, whoever else is simulated.
     interval
         Shortest and longest typical seconds between two fixes; each person's logger has an interval in between.
 
@@ -61,14 +60,13 @@ def world(seed: int, people: int | Sequence[int] = 40, days: int = 60, *, variet
     Parameters
     ----------
     seed
-        The same seed makes the same world. Its person "p07" is the same, and makes the same trips, no matter which
-        other people are simulated.
+        The same seed makes the same world. Its person "p07" makes the same trips, whoever else is simulated.
     people
-        The number of people, or the numbers of the people to simulate, as in :func:`city`.
+        How many people to simulate, or their numbers, as in :func:`city`.
     days
         The number of days from Monday 2025-01-06 on, by the town's clock.
     variety
-        What the seed draws (see :class:`Variety`); everything by default.
+        The properties that the seed draws (see :class:`Variety`); all by default.
 
     Returns
     -------

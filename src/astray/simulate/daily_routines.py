@@ -56,7 +56,7 @@ def _free_day(diary: Diary, day: int) -> None:
 
 
 def shift_worker(diary: Diary, day: int) -> None:
-    """Works five days in seven, in weekly turns of early, late and night shifts; runs errands in between."""
+    """Works five days in seven; early, late and night shifts alternate by week; runs errands in between."""
     who, rng = diary.who, diary.rng
     if (day + who.index) % 7 >= 5 or rng.random() < 0.05:
         _free_day(diary, day)

@@ -1,4 +1,4 @@
-"""GPS loggers: how people record, and the fixes that loggers make of journeys, with errors, gaps and missing ends."""
+"""GPS loggers: the way people use them, and the fixes that they record, with errors, gaps and missing ends."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from astray.simulate.routes import NOWHERE
 from astray.simulate.streets import Bools, Floats, Ints
 
 SLOW_NOISE, WHITE_NOISE = 2.8, 1.3
-"""Standard deviations, per axis in metres, of the GPS error that drifts and of the independent one."""
+"""The standard deviations, in metres per axis, of the drifting and of the independent GPS error."""
 
-_DRIFT = 40.0  # seconds over which the drifting GPS error renews itself
+_DRIFT = 40.0  # seconds after which the drifting GPS error is independent of what it was
 _LONG_STAND = 240.0  # a person who stands for more seconds than this is indoors
-_INDOORS = 2.5  # factor on the GPS error indoors, where there are fixes at all
+_INDOORS = 2.5  # factor on the GPS error of fixes indoors
 _SPIKE = 70.0  # standard deviation in metres, per axis, of the error of an outlier
 
 _SHORTEST, _MARKS = 4, 3
-"""The fewest fixes that a recording keeps after all losses: in total, and of the marked stretch."""
+"""The fewest fixes that a recording keeps after all losses: in total, and in the marked (anomalous) stretch."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Logger:
     share: float = 1.0  # share of trips that the person records; whole days make up about half of the missing ones
     late: float = 0.0  # share of trips for which the person switches the logger on late
     early: float = 0.0  # share of trips for which the person switches the logger off early
-    minutes: float = 0.0  # how late or early, typically; loggers that run idle do so for twice as long
-    idle: float = 0.0  # share of trips with the logger running before the departure, and of those after the arrival
+    minutes: float = 0.0  # typical minutes that the logger is switched on late or off early; it idles twice as long
+    idle: float = 0.0  # share of trips before which the logger already runs, and of trips after which it still runs
     runs_on: float = 0.0  # probability that the logger runs through a stop, so that one recording contains two trips
     stop: float = 0.0  # the longest such stop, in minutes
     cuts: float = 0.0  # share of recordings that break in the middle and continue as another recording
@@ -49,7 +49,7 @@ class Logger:
 
     @property
     def is_default(self) -> bool:
-        """Whether the logger differs from that of the city in nothing but its interval."""
+        """True if the logger differs from the city's default only in its interval."""
         return self == Logger(self.interval)
 
 
@@ -87,12 +87,12 @@ def draw_logger(rng: np.random.Generator, life: str) -> Logger:
 
 @dataclass(frozen=True, eq=False)
 class Fixes:
-    """The fixes that loggers record."""
+    """Recorded fixes."""
 
     journey: Ints  # the journey of each fix
     seconds: Floats  # seconds since its departure
     xy: Floats  # the noisy position
-    marked: Bools  # whether it lies on the marked stretch of its journey
+    marked: Bools  # True on the marked stretch of the journey
 
 
 def record(
@@ -106,10 +106,9 @@ def record(
 ) -> Fixes:
     """Samples the motion as GPS loggers do. Every argument has one value per journey.
 
-    The logger records the first and the last moment of a journey, and fixes about ``interval`` seconds apart
-    between them. The position error is a drifting one plus an independent one. Fixes are lost in gaps,
-    underground and at the ends (``late`` and ``early`` seconds where these are positive), but some fixes of the
-    ``marked`` stretch always remain.
+    A logger records the first and the last moment of a journey, and fixes about ``interval`` seconds apart in between.
+    The position error is the sum of a drifting and an independent one. Fixes are lost in gaps, underground and at the
+    ends (``late`` and ``early`` seconds, if positive), but some fixes of the ``marked`` stretch always remain.
     """
     n = len(motion.duration)
 
@@ -133,7 +132,7 @@ def record(
     truth = np.bincount(of[inside], minlength=n)
 
     def affordable(lost: Bools, marks: int, least: int) -> Bools:
-        """Cancels losses of journeys that would keep fewer fixes than ``marks`` (marked) or ``least`` (in total)."""
+        """Returns the losses without those of journeys that would keep too few fixes: marked, or in total."""
         left = np.bincount(of[inside & ~lost], minlength=n)
         rest = np.bincount(of[~lost], minlength=n)
         return np.asarray(lost & ((left >= np.minimum(truth, marks)) & (rest >= least))[of])
@@ -177,7 +176,7 @@ def record(
 
 
 def _first_fixes(wanted: Bools, lost: Bools, of: Ints, least: int) -> Bools:
-    """Returns the first ``least`` wanted fixes of each journey that would keep fewer of them."""
+    """Returns a mask of the fixes to restore: the first ``least`` wanted ones of journeys that would keep fewer."""
     rank = np.cumsum(wanted)
     count = np.bincount(of, wanted)
     rank = rank - (np.cumsum(count) - count)[of]
@@ -199,7 +198,7 @@ def _in_dropouts(duration: Floats, rate: Floats, of: Ints, seconds: Floats, rng:
 
 
 def _drift(clock: Floats, rng: np.random.Generator) -> Floats:
-    """Returns a Gaussian error of constant variance that drifts: a blend of independent knots."""
+    """Draws a drifting Gaussian error of constant variance, interpolated between independent knots."""
     knots = rng.normal(0, SLOW_NOISE, (int(clock.max() // _DRIFT) + 2, 2))
     k = (clock // _DRIFT).astype(np.int64)
     share = (clock / _DRIFT - k)[:, None]

@@ -1,4 +1,4 @@
-"""Chooses the trips to replace by anomalies: evenly over the people, each with a kind that suits it."""
+"""Chooses the trips to replace by anomalies, evenly over the people, and a suitable kind for each."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def make_anomalies(
     wanted: int,
     rng: np.random.Generator,
 ) -> list[Anomaly]:
-    """Makes ``wanted`` anomalies of trips, ``kinds`` in equal parts.
+    """Makes ``wanted`` anomalies from trips, with the same number of each kind.
 
-    ``trips`` are positions in ``plans``; ``normal`` are positions in ``trips`` of those that may be replaced.
-    Trips of other people come from the normal ones too, or from all plans if one person owns them all.
+    ``trips`` are positions in ``plans``; ``normal`` are the positions in ``trips`` of those that may be replaced. Trips
+    of other people also come from the normal ones, or from all plans if one person owns all normal ones.
     """
     pool = trips[normal]
     if len(np.unique(plans.person[pool])) < 2:
         pool = np.arange(len(plans.person))
 
-    # Systematic sampling: put each person's trips together in random order and take every n-th trip, so that
-    # people's shares differ by less than one trip. A person's other trips are in reserve for kinds that do not
-    # suit the first ones.
+    # Systematic sampling: put each person's trips together in random order and take every n-th, so that people's
+    # shares differ by less than one trip. The other trips of a person are in reserve, in case a kind does not suit
+    # the first ones.
     shuffled = rng.permutation(normal)
     shuffled = shuffled[np.argsort(plans.person[trips[shuffled]], kind="stable")]
     cuts = np.flatnonzero(np.diff(plans.person[trips[shuffled]])) + 1
@@ -54,7 +54,7 @@ def make_anomalies(
     slots = [order[i % len(order)] for i in range(wanted)]
 
     anomalies: list[Anomaly] = []
-    # The second pass is for the kinds that suited no trip in the first pass.
+    # The second pass is for kinds that suited no trip in the first one.
     for queue, share in [*zip(queues, shares, strict=True), *((queue, wanted) for queue in queues)]:
         due, slots = slots[:share], slots[share:]
         if due and queue:
@@ -80,7 +80,7 @@ def _assign(
     donor: Donor,
     rng: np.random.Generator,
 ) -> tuple[list[Anomaly], list[str]]:
-    """Gives each kind to the first suitable trip in a person's queue. Returns the anomalies and the kinds left over."""
+    """Assigns each kind to the first suitable trip in a person's queue; returns the anomalies and the kinds left."""
     made: list[Anomaly] = []
     left: list[str] = []
     for kind in slots:

@@ -79,7 +79,7 @@ def draw_phases(town: Town, who: Person, days: int) -> list[Phase]:
 
 
 def fill_diary(diary: Diary, phases: Sequence[Phase]) -> None:
-    """Adds the trips of all phases. For a holiday the person drives away on the first day and back on the last."""
+    """Adds the trips of all phases; on a holiday the person drives away on the first day and back on the last."""
     home = phases[0].who.home
     for phase in phases:
         if phase.what == "break":

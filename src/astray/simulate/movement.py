@@ -1,7 +1,7 @@
-"""How people move: speeds, accelerations, crossings and rush hours.
+"""Moves people along their routes: speeds, accelerations, crossings and rush hours.
 
-All journeys of a batch lie end to end on one clock and one tape measure, so that a few array operations move
-them all.
+All journeys of a batch lie end to end on one clock and on one "tape" of metres, so that a few array operations move
+all of them.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Motion:
     begin: Floats  # clock at the departure of each journey
     origin: Floats  # metres of tape at the first point of each journey
     duration: Floats  # seconds that each journey takes
-    underground: Bools  # whether the leg after each point of the routes is underground
+    underground: Bools  # True if the leg after each point of the routes is underground
 
     def take(self, journeys: Ints) -> Motion:
-        """Returns the motion of the given journeys; one that is given twice occurs twice."""
+        """Returns the motion of some journeys, by their positions, which may repeat."""
         return replace(self, begin=self.begin[journeys], origin=self.origin[journeys], duration=self.duration[journeys])
 
     def hidden(self, arc: Floats) -> Bools:
@@ -63,9 +63,9 @@ class Motion:
         return np.asarray(self.underground[np.searchsorted(self.tape, arc, side="right") - 1])
 
     def standing(self, clock: Floats) -> tuple[Ints, Floats]:
-        """Returns, for times on the common clock, the last point passed and the seconds that the stand there lasts.
+        """Returns, at times on the common clock, the last point passed and how many seconds the person stands there.
 
-        In motion, the seconds are 0.
+        The seconds are 0 while the person moves.
         """
         piece = np.searchsorted(self.clock, clock, side="right") - 1
         length = np.diff(self.clock, append=self.clock[-1])
@@ -96,7 +96,7 @@ def rush(seconds: ArrayLike) -> Floats:
 
 
 def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator) -> Motion:
-    """Moves the journeys: speeds by street, person and hour; stops and waits at crossings; slow corners."""
+    """Computes the motion: speeds by street, person and hour; stops and waits at crossings; slow corners."""
     count = np.array([len(j.route.node) for j in journeys])
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
     last = first + count - 1
@@ -147,11 +147,11 @@ def move(streets: Streets, journeys: Sequence[Journey], rng: np.random.Generator
     square = np.maximum(square, 0.0)
     after = np.append(square[1:], 0.0)
     peak = np.sqrt(np.minimum(cruise**2, (square + after) / 2 + accelerate * length))
-    peak = np.maximum(peak, np.sqrt(np.maximum(square, after)))  # rounding only
+    peak = np.maximum(peak, np.sqrt(np.maximum(square, after)))  # they differ only by rounding
     v0, v1 = np.sqrt(square), np.sqrt(after)
 
-    # Four pieces a point: wait, speed up, cruise, slow down. A second of rest keeps the journeys apart on the
-    # clock, a metre on the tape.
+    # Four pieces per point: wait, speed up, cruise, slow down. Between journeys, there is a second of rest on the
+    # clock and a metre on the tape.
     up, down = (peak - v0) / accelerate, (peak - v1) / accelerate
     up_length, down_length = up * (peak + v0) / 2, down * (peak + v1) / 2
     level = np.maximum(length - up_length - down_length, 0.0)

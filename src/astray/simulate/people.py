@@ -1,7 +1,7 @@
-"""The people of a simulated town: where they live, what they do every week, how they travel and record.
+"""The people of a simulated town: their homes, weekly habits, ways to travel and loggers.
 
-A person is a pure function of the town's seed and the person's number. So "p07" is the same person in a town of
-ten people and in one of a hundred thousand.
+A person is a pure function of the town's seed and the person's number, so "p07" is the same person in a town of ten
+people and of a hundred thousand.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from astray.simulate.town import Town
 from astray.simulate.variety import Variety
 
 _SHARES = {"commuter": 4.0, "shift": 1.2, "student": 1.5, "pensioner": 1.2, "parent": 1.2, "courier": 0.6, "taxi": 0.6}
-"""How common each kind of life is, on average over towns."""
+"""The share of each kind of life, on average over towns."""
 
 _HOUSEHOLD, _COLLEAGUE = 0.25, 0.25
-"""The probabilities of living with, and of working with, the person of the previous number."""
+"""The probabilities that a person lives, and works, with the person of the previous number."""
 
 
 @dataclass(frozen=True)
 class Ride:
-    """How a person chooses the mode of travel."""
+    """A person's rules for choosing the mode of travel."""
 
     walks: float  # straight-line metres up to which the person walks
     cycles: float  # straight-line metres up to which a cyclist cycles
     usual: int  # the mode for longer distances, an index into `MODES`; a bus stands for all public transport
     beyond: int  # the mode of a cyclist for distances that are too long for cycling
-    fickle: float | None = None  # probability of choosing another mode; None in the city, where nobody does
+    fickle: float | None = None  # probability of choosing another mode at random; None in the city
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Person:
     cafe: int  # where the person walks for lunch, if it is near work
     sociable: float  # probability, on each working day, of a lunch out and of an evening out
     visits: float  # probability, on each working day, of a trip to a client
-    cyclist: bool  # whether the person cycles where others would drive
+    cyclist: bool  # True if the person cycles where others would drive
     speed: float  # speed relative to the average person
     ride: Ride  # how the person chooses the mode of travel
-    logger: Logger  # how the person records
+    logger: Logger  # the person's GPS logger
     life: str = "commuter"  # the kind of life, a key of `astray.simulate.daily_routines.ROUTINES`
     curiosity: float = 1.0  # how often the person goes to new places, relative to a commuter of the city
     looseness: float = 1.0  # how much the person's hours vary, relative to a commuter of the city

@@ -1,4 +1,4 @@
-"""One person's trips: from the diary, through the streets, to the fixes that the logger records."""
+"""Simulates one person's trips: from the diary, through the streets, to the fixes that the logger records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from astray.simulate.streets import Bools, Floats, Ints, to_degrees
 from astray.simulate.town import Town
 
 _VARIANTS = (0.58, 0.74, 0.79)
-"""Cumulative shares of the usual route, the second and the third; the other trips are improvised."""
+"""Cumulative shares of trips by the usual, the second and the third route; the other trips are improvised."""
 
-_PAUSE = 180.0  # least seconds between an arrival and the next departure
+_PAUSE = 180.0  # the fewest seconds between an arrival and the next departure
 _FEWEST, _MOST = 14, 800  # fewest and most trips of a person who does not record everything
 _LONGEST = 6 * 3600.0  # the approximate longest duration, in seconds, of a recording of several trips
 _PACE = np.array([1.2, 3.5, 6.0, 3.5, 7.0, 7.0])  # straight-line metres per second by mode, waits included
@@ -32,7 +32,7 @@ _PACE = np.array([1.2, 3.5, 6.0, 3.5, 7.0, 7.0])  # straight-line metres per sec
 def simulate_person(
     town: Town, who: Person, phases: Sequence[Phase], position: int, days: int
 ) -> tuple[Plans, Trajectories]:
-    """Simulates the life of one person, who has this position among the simulation's people."""
+    """Simulates the life of one person; ``position`` is the person's position among the simulation's people."""
     rng, recording = town.stream(5, who.index), town.stream(31, who.index)
     traveller = Traveller(town, who)
     plans = _recorded_plans(traveller, phases, position, days, rng, recording)
@@ -78,7 +78,7 @@ def _recorded_plans(
     rng: np.random.Generator,
     recording: np.random.Generator,
 ) -> Plans:
-    """Plans the person's trips and returns those that the person records, one row per recording."""
+    """Plans all trips of a person and returns the recorded ones, one row per recording."""
     diary = Diary(traveller)
     fill_diary(diary, phases)
     n, town, logger = len(diary.entries), traveller.town, traveller.who.logger
@@ -96,7 +96,7 @@ def _recorded_plans(
 
 
 def _recorded(depart: Floats, logger: Logger, days: int, rng: np.random.Generator) -> Bools:
-    """Returns a mask of the recorded trips: those of a span of days, without some whole days and some single trips."""
+    """Draws a mask of the recorded trips: those within a span of days, except some whole days and some single trips."""
     day = (depart // DAY).astype(np.int64)
     carried = rng.random(days + 2)[np.clip(day, 0, days + 1)] < np.sqrt(logger.share)
     whim = rng.random(len(depart)) / np.sqrt(logger.share)

@@ -1,4 +1,4 @@
-"""Places of a simulated town: doors on its streets where people live, work, shop, train, learn and meet."""
+"""The places of a simulated town: doors on its streets, where people live, work, shop, train, learn and meet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Places(OnEarth):
         return np.asarray(np.hypot(between[..., 0], between[..., 1]))
 
     def nearest(self, place: int, stock: Ints, n: int) -> Ints:
-        """Returns the ``n`` places of a stock that are nearest to one place, nearest first."""
+        """Returns the ``n`` places among ``stock`` that are nearest to one place, nearest first."""
         return stock[np.argsort(self.distance(place, stock))[:n]]
 
     def join(self, more: Places) -> Places:
@@ -51,7 +51,7 @@ class Places(OnEarth):
 
 
 def density(streets: Streets, hearts: Floats, spread: float, elsewhere: float) -> Floats:
-    """Returns a probability for each side street: high within ``spread`` metres of the hearts.
+    """Returns a probability for each side street: high within ``spread`` metres of the ``hearts``, which are centres.
 
     ``elsewhere`` is the weight, relative to the hearts, of a uniform distribution over all side streets.
     """

@@ -19,8 +19,8 @@ from astray.simulate.streets import Floats, Ints
 class Entry(NamedTuple):
     """One trip in a diary.
 
-    ``depart`` is in seconds after the first midnight; a person who is late leaves later. A trip that ``continues``
-    belongs to the same recording as the trip before it.
+    ``depart`` is the planned departure in seconds after the first midnight; a person who is still under way leaves
+    later. A trip that ``continues`` belongs to the same recording as the trip before it.
     """
 
     origin: int
@@ -84,7 +84,7 @@ class Diary:
         return WALK if self.places.distance(origin, destination) < 2000.0 else DRIVE
 
     def anywhere(self) -> int:
-        """Draws any place in town that is more than 800 m from home and from work."""
+        """Draws a place in town that is more than 800 m from home and from work."""
         while True:
             place = int(self.rng.integers(self.town.local))
             if self.places.distance(place, np.array([self.who.home, self.who.work])).min() > 800.0:
@@ -102,7 +102,7 @@ class Diary:
 
 
 class Stop(NamedTuple):
-    """A stop within one recording: where, for how long, and by which mode and variant the person continues."""
+    """A stop within one recording: its place and duration, and the mode and variant by which the person continues."""
 
     place: int
     seconds: float
@@ -138,7 +138,7 @@ class Plans:
         return cls(np.full(n, person), origin, destination, mode, variant, depart, np.zeros(n), np.zeros(n), phase, via)
 
     def journey(self, trip: int, traveller: Traveller) -> Journey:
-        """Returns the journey of one trip by its traveller."""
+        """Returns the journey of one trip, on its traveller's route."""
         stops = self.via[trip]
         places = [int(self.origin[trip]), *(stop.place for stop in stops), int(self.destination[trip])]
         mode = int(self.mode[trip])

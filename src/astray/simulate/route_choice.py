@@ -1,4 +1,4 @@
-"""Route choice: which streets and lines a person takes from door to door."""
+"""Route choice: finds the streets and lines that a person takes from door to door."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from astray.simulate.streets import SIDE, Streets, cheapest_path, cheapest_paths
 from astray.simulate.town import Town
 from astray.simulate.transit import legs_of
 
-_LONG_WALK = 2500.0  # people who would walk more metres than this, at both ends together, do not ride
+_LONG_WALK = 2500.0  # people do not ride if they would have to walk more metres than this at both ends together
 
 IMPROVISED = 3  # the first variant of a route that a person takes only once
 
 
 class Traveller:
-    """Finds the routes of one person and keeps them.
+    """Finds and caches the routes of one person.
 
     A street costs its travel time multiplied by the person's taste: a preference for wide roads, for parts of
     town, for single streets and for single directions. So two people take different routes between the same

@@ -1,4 +1,4 @@
-"""Routes and journeys: the points that a trip passes, how the person travels, and when."""
+"""Routes, the points that a trip passes, and journeys, which add the mode, the time and the speed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MODES = ("walk", "cycle", "drive", "bus", "train", "metro")
 WALK, CYCLE, DRIVE, BUS, TRAIN, METRO = range(6)
 
 NOWHERE, EVERYWHERE = (np.inf, -np.inf), (-np.inf, np.inf)
-"""Marked stretches of a journey without an anomaly, and of one that is anomalous throughout."""
+"""The marked stretch of a journey without an anomaly, and of one that is anomalous throughout."""
 
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """A route as a chain of points."""
+    """A route: a chain of points."""
 
     xy: Floats  # the points in metres
     node: Ints  # the crossing at each point; -1 where there is none
@@ -37,7 +37,7 @@ class Route:
 
     @property
     def rides(self) -> bool:
-        """Whether a part of the route is by public transport."""
+        """True if a part of the route is by public transport."""
         return bool((self.mode >= BUS).any())
 
     @property
@@ -66,7 +66,7 @@ class Route:
 
 @dataclass(frozen=True, eq=False)
 class Journey:
-    """One trip to be made."""
+    """A planned trip with its route."""
 
     route: Route  # the way from door to door
     mode: int  # index into `MODES`

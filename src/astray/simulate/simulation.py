@@ -89,7 +89,7 @@ class Simulation:
     def inject(
         self, trips: Trajectories, kinds: Sequence[str] = tuple(KINDS), rate: float = 0.05, *, seed: int = 0
     ) -> Trajectories:
-        """Replaces a share of the trips by anomalous versions.
+        """Returns the trips with a share of them replaced by anomalous versions.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Simulation:
         rate
             Share of the trips to replace, spread evenly over the people.
         seed
-            Seed for the choice of trips and for what happens in them.
+            The seed for the choice of trips and for the anomalies.
 
         Returns
         -------
@@ -112,9 +112,9 @@ class Simulation:
 
         Notes
         -----
-        Not every trip suits every kind: only habitual trips are made at a wrong time, and only trips that the
-        person does not also make backwards at about that hour are reversed. Such trips go to more usual places
-        than the average trip, so a detector that sees only places has an AUROC below 0.5 on them.
+        Not every trip suits every kind: only habitual trips can be made at a wrong time, and only trips whose way back
+        the person does not make at about the same hour are reversed. Such trips go to more usual places than the
+        average trip, so a detector that sees only places has an AUROC below 0.5 on them.
 
         Examples
         --------
@@ -175,9 +175,9 @@ class Simulation:
         kinds: Sequence[str] = ("agent-swap",),
         seed: int = 0,
     ) -> Trajectories:
-        """Makes training data unclean: calls :meth:`inject`, by default with other people's trips.
+        """Contaminates training data: calls :meth:`inject`, by default with other people's trips.
 
-        The columns ``anomalous`` and ``kind`` hold the truth for the evaluation; do not show them to a detector.
+        The column ``anomalous`` and the context ``kind`` hold the truth for the evaluation; hide them from detectors.
         """
         return self.inject(trips, kinds, rate, seed=seed)
 

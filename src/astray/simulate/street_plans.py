@@ -29,7 +29,7 @@ Web = tuple[Floats, Ints, Ints]  # crossings, the streets between them, and the 
 
 _NO_OUTLINE = np.zeros((0, 2))
 
-_HALF = 22  # most grid lines from the centre to the edge; larger towns have longer blocks instead
+_HALF = 22  # the most grid lines from the centre to the edge; larger towns have longer blocks instead
 
 
 def lay_out(plan: str, radius: float, block: float, centre: tuple[float, float], rng: np.random.Generator) -> Streets:
@@ -77,7 +77,7 @@ def grid(radius: float, block: float, rng: np.random.Generator) -> Web:
 
 
 def organic(radius: float, block: float, rng: np.random.Generator) -> Web:
-    """Makes crooked streets between neighbouring crossings, and avenues along the ways to the centre."""
+    """Makes crooked streets between neighbouring crossings, and avenues towards the centre."""
     half = _grid_lines(radius, block)
     column, row = lattice(half, half)
     points = np.stack([column + 0.5 * (row % 2), row * 0.9], axis=1) + rng.normal(0, 0.25, (len(column), 2))
@@ -121,7 +121,7 @@ def radial(radius: float, block: float, rng: np.random.Generator) -> Web:
 
 
 def villages(radius: float, block: float, rng: np.random.Generator) -> Web:
-    """Makes one larger and several smaller organic webs with country roads between them."""
+    """Makes one larger and several smaller organic street networks, with country roads between them."""
     n = int(rng.integers(3, 8))
     bearing = rng.uniform(0, 2 * np.pi) + 2.4 * np.arange(n)
     away = radius * np.sqrt(np.arange(n) / n) * rng.uniform(0.8, 1.1, n)

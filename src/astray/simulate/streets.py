@@ -20,7 +20,7 @@ Bools = NDArray[np.bool_]
 
 CENTRE = (45.0, 7.0)  # latitude and longitude of the centre of the city of `astray.simulate.city`
 
-# METRES_A_DEGREE of `astray.core.projection` differs in the last bit; with it, a seed would not make the same bytes.
+# METRES_A_DEGREE of `astray.core.projection` differs in the last bit; with it, each seed would give other bytes.
 METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0
 
 SIDE, AVENUE, RING, EXPRESS = range(4)
@@ -167,7 +167,7 @@ def cheapest_paths(
     closed: Collection[int] = (),
     within: float = np.inf,
 ) -> tuple[list[float], list[int]]:
-    """Returns the least cost from ``start`` to each crossing, and the crossing before it on the cheapest path.
+    """Returns, for each crossing, the least cost from ``start``, and the crossing before it on the cheapest path.
 
     ``cost`` has one number per arc (see :attr:`Streets.arcs`). The search stops at ``goal`` or where the cost
     exceeds ``within``, and never enters a ``closed`` crossing. Crossings that it does not reach have infinite
@@ -176,7 +176,7 @@ def cheapest_paths(
     least = [np.inf] * len(streets.xy)
     before = [-1] * len(streets.xy)
     for crossing in closed:
-        least[crossing] = -np.inf  # no path there can be an improvement
+        least[crossing] = -np.inf  # so that no path there is an improvement
     least[start] = 0.0
     queue = [(0.0, start)]
     arcs, push, pop = streets.arcs, heapq.heappush, heapq.heappop
@@ -198,7 +198,7 @@ def cheapest_paths(
 
 
 def trace_path(before: Sequence[int], start: int, goal: int) -> list[int]:
-    """Returns the crossings from ``start`` to ``goal`` by predecessors; an empty list if there is no path."""
+    """Returns the crossings from ``start`` to ``goal``, by the predecessors ``before``; empty if there is no path."""
     path = [goal]
     while path[-1] != start:
         previous = before[path[-1]]

@@ -17,7 +17,7 @@ from astray.simulate.variety import Variety
 EPOCH = 1_736_121_600.0  # the first midnight: Monday 2025-01-06 00:00 UTC. The city's clocks show UTC
 
 _STOCK = {"home": 900, "work": 80, "shop": 70, "gym": 16, "school": 18, "leisure": 60}
-"""How many places of each kind a town of middle size and density has."""
+"""The number of places of each kind in a town of average size and density."""
 
 
 def random_stream(seed: int, *key: int) -> np.random.Generator:
@@ -27,7 +27,7 @@ def random_stream(seed: int, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True, eq=False)
 class Town:
-    """Everything that does not depend on the people who are simulated."""
+    """A town without its people, on whom it does not depend."""
 
     seed: int  # the seed that made the town
     streets: Streets  # the street network

@@ -23,7 +23,7 @@ from astray.simulate.streets import (
 )
 
 _DWELL = {BUS: 18.0, TRAIN: 35.0, METRO: 30.0}  # typical seconds that a bus or a train stands at a stop
-_BOARD = 90.0  # the seconds of travel that people accept to avoid one change, beside the wait
+_BOARD = 90.0  # seconds that boarding counts as in the route search, in addition to the wait
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Network:
 
 
 def join(streets: Streets, lines: Sequence[Line]) -> Network:
-    """Adds to the streets a platform for each stop of each line."""
+    """Returns the network of streets and lines, with a platform for each stop of each line."""
     at: list[int] = []
     edges: list[tuple[int, int]] = []
     seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""The switches that select what differs from one simulated world to the next."""
+"""The switches for the differences between simulated worlds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variety:
-    """Selects what a seed draws anew for each world. What is off stays as in :func:`astray.simulate.city`.
+    """Selects the properties that each world's seed draws; those that are off are as in :func:`astray.simulate.city`.
 
     Attributes
     ----------

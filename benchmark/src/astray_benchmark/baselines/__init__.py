@@ -1,4 +1,4 @@
-"""Baselines: the detectors that astray is compared with, behind one interface.
+"""The detectors to compare astray with, behind one interface.
 
 >>> sorted(BASELINES)  # doctest: +ELLIPSIS
 ['cell-counts', 'cell-trigram', 'fnn-ae', 'iforest', ...]
@@ -37,7 +37,7 @@ BASELINES: dict[str, Callable[..., Baseline]] = {
     "pyod-ecod": TripOutlier,
     "pyod-knn": partial(TripOutlier, kind="knn"),
 }
-"""Every baseline by its short name; call with ``interval`` and ``seed``, or with nothing."""
+"""Every baseline by its short name; both arguments, ``interval`` and ``seed``, have defaults."""
 
 COMPARISONS: dict[str, Callable[..., Comparison]] = {
     "familiarity": FamiliarityRegression,
@@ -54,7 +54,7 @@ GENERATORS: dict[str, Callable[..., CellGenerator]] = {
     "gm-vsae": MixtureSequenceAutoencoder,
     "gm-vsae-alone": partial(MixtureSequenceAutoencoder, alone=True),
 }
-"""Baselines that first learn from other people's trips, if there are any and the name has no ``-alone``."""
+"""Baselines that first learn from other people's trips if there are any; not those with ``-alone`` in their names."""
 
 __all__ = [
     "BASELINES",

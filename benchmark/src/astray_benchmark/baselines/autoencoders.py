@@ -1,4 +1,4 @@
-"""Autoencoders: a step or a trip is anomalous if a network that was trained on normal ones cannot reproduce it."""
+"""Autoencoders: a step or trip is anomalous if a network trained on normal ones cannot reproduce it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained: by Adam, until the error on held-out trips stops falling.
+    """The settings for training a network: by Adam, until the error on held-out trips stops falling.
 
-    The learning rate falls from its first value to zero, along a half cosine, over ``budget`` rows. So training ends on
-    a plateau, after a time that does not grow with the training set.
+    The learning rate falls from its first value to zero, along a half cosine, over ``budget`` rows, so training ends on
+    a plateau, after a time that does not depend on the size of the training set.
     """
 
-    batch: int = 512  # rows, or stretches of trips, in a gradient step; fewer if an epoch had less than 20 steps
+    batch: int = 512  # rows, or stretches of trips, in a gradient step; fewer if an epoch would have less than 20 steps
     learning_rate: float = 3e-3  # the first
     budget: int = 1_000_000  # rows seen in training, counted again in every epoch
-    held_out: float = 0.15  # share of the trips that only say when to stop
-    patience: int = 20  # epochs without a gain after which training stops; the best epoch's network is kept
+    held_out: float = 0.15  # share of the trips that are only for deciding when to stop
+    patience: int = 20  # epochs without a gain before training stops; the result is the network of the best epoch
     least_gain: float = 1e-3  # the share by which the held-out error must fall to count as a gain
     most_epochs: int = 150
-    least_epochs: int = 10  # even if they need more rows than the budget
+    least_epochs: int = 10  # the fewest epochs, even if they need more rows than the budget
     clip: float = 1.0  # the gradient's largest norm
 
 
@@ -45,11 +45,11 @@ class _Autoencoder(Baseline):
 
     @abstractmethod
     def _new(self, n_features: int) -> Network:
-        """Makes the network, not trained yet."""
+        """Makes an untrained network."""
 
     @abstractmethod
     def _offsets(self, rows: Rows) -> NDArray[np.int64]:
-        """Returns where the network's sequences begin and end."""
+        """Returns the offsets of the network's sequences."""
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         from astray_benchmark.baselines.networks import Sequences, drawn_from, train_to_plateau
@@ -76,7 +76,7 @@ class FNNAutoencoder(_Autoencoder):
     hidden
         The widths of the hidden layers.
     training
-        How it is trained.
+        The settings for training.
 
     Attributes
     ----------
@@ -100,18 +100,18 @@ class FNNAutoencoder(_Autoencoder):
 
 @dataclass(eq=False)
 class LSTMAutoencoder(_Autoencoder):
-    """A recurrent autoencoder of trips: one LSTM reads the steps into a code, another writes them out again from it.
+    """A recurrent autoencoder of trips: one LSTM encodes the steps into a code, another decodes them from it.
 
-    Like EncDec-AD (Malhotra et al. 2016) it writes in reverse order, and sees stretches of bounded length.
+    Like EncDec-AD (Malhotra et al. 2016) it decodes in reverse order, and gets stretches of limited length.
 
     Parameters
     ----------
     hidden
         The width of both LSTMs, and so of the code between them.
     longest
-        Steps of a stretch at most; longer paths are cut into parts of about equal length.
+        The most steps in a stretch; longer paths are cut into parts of about equal length.
     training
-        How it is trained.
+        The settings for training.
 
     Attributes
     ----------

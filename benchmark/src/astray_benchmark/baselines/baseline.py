@@ -1,7 +1,7 @@
-"""The base of every baseline: fit on trips, score steps, score trips.
+"""The base class of every baseline, which fits on trips, and scores steps and trips.
 
-A baseline gets what the reward gets: the same trips, cut at the same gaps, resampled to an interval, and for each step
-the paper's state and action (location, start, time since the start, velocity).
+A baseline has the same inputs as the reward: the same trips, cut at the same gaps, resampled to an interval, and for
+each step the paper's state and action (location, start, time since the start, velocity).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, features: Array) -> Scaling:
-        """Measures features; a constant one gets the spread 1, so that it becomes zero."""
+        """Measures features; sets the spread of a constant one to 1, so that it becomes 0."""
         spread = features.std(axis=0, dtype=np.float64)
         return cls(features.mean(axis=0, dtype=np.float64), np.where(spread > 1e-6, spread, 1.0))
 
@@ -47,11 +47,11 @@ class Scaling(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Steps as a baseline takes them, one a row."""
+    """Steps to fit or score a baseline on, one per row."""
 
     features: Floats  # the paper's state and action, standardised over the training set
     steps: Steps  # in metres and seconds
-    path: NDArray[np.int64]  # the stretch without a gap that each step is of; a trip may have several
+    path: NDArray[np.int64]  # the path (a stretch of a trip without a gap) of each step
     around: Projection  # from metres to degrees
 
 
@@ -62,9 +62,9 @@ class Baseline(ABC):
     Parameters
     ----------
     interval
-        Seconds between steps: what trips are resampled to.
+        The seconds between steps, to which trips are resampled.
     seed
-        Of everything that is drawn at random; the same seed gives the same scores.
+        The seed of all random numbers; the same seed gives the same scores.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Baseline(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Returns its name in tables."""
+        """Returns the baseline's name in tables."""
 
     @abstractmethod
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
@@ -93,7 +93,7 @@ class Baseline(ABC):
         """Returns the anomaly of every step, high = anomalous."""
 
     def fit(self, train: Trajectories) -> Self:
-        """Learns what is normal from trips that are taken as normal."""
+        """Learns from trips, which are assumed to be normal."""
         rng = np.random.default_rng(self.seed)
         featurizer = Featurizer.of(train, FeaturizerConfig(encoder="raw", interval=self.interval), rng)
         steps, path = self._moves(featurizer, train)
@@ -101,7 +101,7 @@ class Baseline(ABC):
         if trips < 2:
             raise DataError(
                 f"{trips} of the {len(train)} training trips have two usable fixes at different times",
-                remedy=f"{self.name} needs two such trips at least",
+                remedy=f"give at least two such trips to {self.name}",
             )
         features = featurizer.encode(steps)
         scaling = Scaling.of(features)
@@ -110,17 +110,17 @@ class Baseline(ABC):
         return self
 
     def featurize(self, trips: Trajectories) -> Rows:
-        """Returns the steps of trips, which :meth:`score_steps` scores row by row."""
+        """Returns the steps of trips, in the rows that :meth:`score_steps` scores."""
         if self.featurizer_ is None or self.scaling_ is None:
             raise NotFittedError(f"{self.name} has not been fitted yet", remedy="call fit with normal trips first")
         if not len(trips):
-            raise DataError("no trajectories were given to score", remedy="at least one is needed")
+            raise DataError("no trajectories were given to score", remedy="give at least one")
         steps, path = self._moves(self.featurizer_, trips)
         features = self.scaling_.standardise(self.featurizer_.encode(steps))
         return Rows(features, steps, path, self.featurizer_.projection)
 
     def _moves(self, featurizer: Featurizer, fixes: Trajectories) -> tuple[Steps, NDArray[np.int64]]:
-        """Returns the steps about every interval, and the path of each.
+        """Returns about one step per interval, and the path of each.
 
         The first point of a path is not a step.
         """

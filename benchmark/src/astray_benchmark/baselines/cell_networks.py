@@ -22,7 +22,7 @@ UNKNOWN = 0  # the number of every cell that is not in the vocabulary
 FEW_CELLS = 1500  # up to this number of cells, training normalises over all of them; above, over a sample
 SAMPLED = 512  # cells in that sample, for each true cell of a training step
 UNEVEN = 0.1  # the paper's weight of the term for components that are used unevenly
-AT_ONCE = 4_000_000  # probabilities that are held in memory at once
+AT_ONCE = 4_000_000  # the most probabilities in memory at once
 
 
 class CellTable(nn.Module):
@@ -37,7 +37,7 @@ class CellTable(nn.Module):
         self.register_buffer("frequency", torch.ones(n_cells))
 
     def grow(self, n_cells: int, counts: Array) -> None:
-        """Adds cells with random embeddings; ``counts`` says how often each cell occurs in the next training set."""
+        """Adds cells with random embeddings; ``counts`` is the number of times each occurs in the next training set."""
         fresh = n_cells - len(self.bias)
         width = self.embedding.shape[1]
         rows = torch.randn(fresh, width) / math.sqrt(width)
@@ -46,10 +46,10 @@ class CellTable(nn.Module):
         self.frequency = torch.from_numpy(counts.astype(np.float32)) + 1.0
 
     def surprise(self, state: Tensor, cell: Tensor) -> Tensor:
-        """Returns minus the log probability of cells (n) after states (n, width); in training, an estimate if many.
+        """Returns minus the log probability of cells (n) after states (n, width).
 
-        The estimate is the sampled softmax (Jean et al. 2015): cells drawn by their frequency stand for all other
-        cells. An unknown cell is taken as one of as many cells as are known.
+        In training with many cells it is an estimate, the sampled softmax (Jean et al. 2015): cells drawn by their
+        frequency represent all others. There are assumed to be as many unknown cells as known ones.
         """
         unknown = (cell == UNKNOWN) * math.log(len(self.bias))
         if self.training and len(self.bias) > FEW_CELLS:
@@ -76,7 +76,7 @@ class CellNetwork(Network):
     table: CellTable
 
     def grown(self, n_cells: int, counts: Array) -> Self:
-        """Returns a copy that knows further cells."""
+        """Returns a copy with further cells."""
         further = copy.deepcopy(self)
         further.table.grow(n_cells, counts)
         return further
@@ -87,10 +87,10 @@ def _known(rows: Array) -> Tensor:
 
 
 class Block(nn.Module):
-    """A layer of a transformer: attention to earlier places, then a network for each place on its own.
+    """A layer of a transformer: attention to earlier positions, then a network on each position alone.
 
-    There is no dropout within the attention, nor between the two layers of the network: it would rule out the fast
-    kernels, and drawing it would take most of the time.
+    There is no dropout in the attention, because it would prevent the fast kernels, nor between the two layers of the
+    network, because drawing it would take most of the time.
     """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -113,7 +113,7 @@ class Block(nn.Module):
 
 
 class Transformer(CellNetwork):
-    """A causal transformer: the agent is the first token, and each cell is predicted from it and the cells before.
+    """A causal transformer that predicts each cell from the agent, which is the first token, and the cells before.
 
     ``longest`` is the length of the longest sequence. The feed-forward layers are four times as wide as ``width``.
     """
@@ -137,19 +137,19 @@ class Transformer(CellNetwork):
 
     @torch.no_grad()
     def new_agent(self, number: int) -> None:
-        """Makes the embedding of an agent that was never met: the mean of the others."""
+        """Sets the embedding of an unknown agent to the mean of the others."""
         others = [i for i in range(self.agents.num_embeddings) if i != number]
         if others:
             self.agents.weight[number] = self.agents.weight[others].mean(dim=0)
 
 
 class MixtureAutoencoder(CellNetwork):
-    """A variational autoencoder of sequences whose prior is a mixture of Gaussians: one component for a kind of route.
+    """A variational autoencoder of sequences; its prior is a mixture of Gaussians, one for each kind of route.
 
-    One GRU reads the cells into q(z | trip), another writes them from z, each cell from those before it. The loss is
-    the evidence bound with the terms and weights of the code of Liu et al. (2020): the mean surprise of a cell; the
-    distance of q(z | trip) from the components, the mean over dimensions divided by their number; and a tenth of a
-    measure of how unevenly the components are used. All components have the variance 1. ``code`` is the dimension of z.
+    One GRU encodes the cells into q(z | trip); another decodes them from z, each cell from those before it. The loss is
+    the evidence bound with the terms and weights in the code of Liu et al. (2020): the mean surprise of a cell; the
+    distance of q(z | trip) from the components, as a mean over dimensions divided by their number; and a tenth of the
+    unevenness with which components are used. All components have variance 1. ``code`` is the dimension of z.
     """
 
     def __init__(self, n_cells: int, width: int, hidden: int, code: int, components: int) -> None:
@@ -162,7 +162,7 @@ class MixtureAutoencoder(CellNetwork):
         self.output = nn.Linear(hidden, width)
         self.start = nn.Parameter(torch.zeros(width))
         self.centres = nn.Parameter(torch.randn(components, code))
-        self.plain = True  # it learns to reproduce until there are components
+        self.plain = True  # a plain autoencoder, until there are components
 
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
         """Returns each step's surprise given z, and the other terms of the bound; see the class."""
@@ -176,7 +176,7 @@ class MixtureAutoencoder(CellNetwork):
         return surprise + self._far_from_prior(z, mean, log_variance)[:, None].expand_as(cell)[known]
 
     def best_component(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
-        """Returns the surprise of each step, if the component that explains the trip best has generated it."""
+        """Returns the surprise of each step, given the component that explains the trip best."""
         cell, known = x[..., 0], _known(rows)
         trip = torch.arange(len(x))[:, None].expand_as(cell)[known]
         found = torch.stack([self._written(c.expand(len(x), -1), cell, known) for c in self.centres])
@@ -211,13 +211,13 @@ class MixtureAutoencoder(CellNetwork):
         away = (mean[:, None] - self.centres).square().mean(dim=2)
         share = torch.softmax(-0.5 * (z[:, None] - self.centres).square().sum(dim=2), dim=1)  # q(c | trip)
         gaussian = 0.5 * ((share * away).sum(dim=1) + (log_variance.exp() - log_variance - 1.0).mean(dim=1))
-        used = share.mean(dim=0)  # the share of these trips that is of each component
+        used = share.mean(dim=0)  # the share of each component in these trips
         uneven = (used * torch.log(used + 1e-10)).sum() + math.log(len(self.centres))
         return gaussian / z.shape[1] + UNEVEN * uneven
 
 
 class Generation(Network):
-    """Scores trips by a mixture autoencoder that generates them from a component instead of reproducing them."""
+    """Scores trips by their probability if a mixture autoencoder generates them from a component."""
 
     def __init__(self, network: MixtureAutoencoder) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Trips as sequences of cells: how often trips entered each cell, and which cell follows which.
+"""Baselines that see trips as sequences of cells: they count the trips in each cell, and which cell follows which.
 
-The cells are those of one grid over the earth. A trip's cells are those that it enters, one after the other; a stop in
-a cell counts once, however long. Between two points a trip goes in a straight line.
+The cells are those of one grid over the earth. A trip's sequence has one entry for each time that it enters a cell,
+however long it stays there. Between two points a trip is assumed to follow the straight line.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from astray_benchmark.baselines.baseline import Baseline, Rows
 
 Keys = NDArray[np.int64]
 
-A_CELL = 3.0  # a trip that crosses a cell gets at least this number of points in it
-NOWHERE = -1  # the cell before the first one of a path
+A_CELL = 3.0  # points are interpolated so that a trip that crosses a whole cell has at least this number in it
+NOWHERE = -1  # stands for the cell before the first one of a path
 
 
 def cell_keys(projection: Projection, places: Array, size: float) -> Keys:
-    """Returns the cells of places in metres, one number each; the numbering is the same everywhere on earth."""
+    """Returns the number of the cell of each place in metres; the numbers are unique on earth."""
     row, column = cells(projection.to_grid(places), size, 0.0)
     return np.asarray((row.astype(np.int64) << 32) + column.astype(np.int64))
 
@@ -42,7 +42,7 @@ def look_up(keys: Keys, values: Array, wanted: Array) -> Array:
 
 
 def joined(*keys: Array) -> Keys:
-    """Hashes each row of keys to one number; two rows collide with a chance of about one in 10^19."""
+    """Hashes each row of keys to one number; two rows collide with a probability of about 10^-19."""
     found = np.zeros(len(keys[0]), np.uint64)
     for key in keys:
         found = (found ^ key.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -51,14 +51,14 @@ def joined(*keys: Array) -> Keys:
 
 
 class Counts(NamedTuple):
-    """How often keys were met."""
+    """The number of times that each key occurred."""
 
     keys: Keys
     counts: NDArray[np.float64]
 
     @classmethod
     def of(cls, keys: Array) -> Counts:
-        """Counts keys.
+        """Counts how often each key occurs.
 
         >>> Counts.of(np.array([7, 7, 9]))(np.array([9, 8, 7])).tolist()
         [1.0, 0.0, 2.0]
@@ -67,12 +67,12 @@ class Counts(NamedTuple):
         return cls(found, counts.astype(np.float64))
 
     def __call__(self, keys: Array) -> NDArray[np.float64]:
-        """Returns the counts of keys."""
+        """Returns the count of each of these keys."""
         return look_up(self.keys, self.counts, keys)
 
 
 class Sequence(NamedTuple):
-    """Cells, each with the two before it on its path, or :data:`NOWHERE`."""
+    """Cells, each with the two cells before it on its path, or :data:`NOWHERE`."""
 
     cell: Keys
     last: Keys
@@ -80,7 +80,7 @@ class Sequence(NamedTuple):
 
     @classmethod
     def of(cls, cell: Keys, path: Array) -> Sequence:
-        """Returns the cells of paths, concatenated.
+        """Returns the sequences of several paths, one after the other.
 
         >>> Sequence.of(np.array([4, 5, 6, 7]), np.array([0, 0, 0, 1])).before.tolist()
         [-1, -1, 4, -1]
@@ -92,11 +92,11 @@ class Sequence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trigram:
-    """How probable a cell is after the two cells before it.
+    """A model of the probability of each cell after the two cells before it.
 
     If these two are rare, the model backs off to one cell before, and then to none, by the rule of Witten and Bell
-    (1991): the more different cells have followed, the more probable is a new one. In the end all cells are equally
-    probable, or as probable as in ``beyond``.
+    (1991): the more different cells have followed, the more probable is a new one. At last it backs off to equal
+    probabilities, or to the model ``beyond``.
 
     Examples
     --------
@@ -107,8 +107,8 @@ class Trigram:
     """
 
     grams: tuple[Counts, Counts, Counts]  # cells; cells after one; after two
-    contexts: tuple[Counts, Counts, Counts]  # how often something followed: nothing, one, two
-    followers: tuple[Counts, Counts, Counts]  # how many different ones
+    contexts: tuple[Counts, Counts, Counts]  # how many cells followed no, one or two given cells
+    followers: tuple[Counts, Counts, Counts]  # how many different cells followed
     beyond: Trigram | None = None
 
     @classmethod
@@ -124,7 +124,7 @@ class Trigram:
         return cls((*grams,), (*contexts,), (*followers,), beyond)  # type: ignore[arg-type]
 
     def log_probability(self, met: Sequence, order: int = 3) -> NDArray[np.float64]:
-        """Returns each cell's log probability after two cells (order 3), after one (order 2), or alone (order 1)."""
+        """Returns each cell's log probability given two cells before it (order 3), one (order 2), or none (order 1)."""
         if self.beyond is None:
             probability = np.full(len(met.cell), 1.0 / (len(self.grams[0].keys) + 1.0))
         else:
@@ -145,7 +145,7 @@ def _contexts(met: Sequence) -> tuple[Keys, Keys, Keys]:
 def entered(
     featurizer: Featurizer, fixes: Trajectories, interval: float, cell: float
 ) -> tuple[Steps, NDArray[np.int64]]:
-    """Returns the steps by which trips enter cells, and the path of each; a path's first move counts as an entry.
+    """Returns the steps that enter a cell, and the path of each; the first step of a path always counts as such.
 
     Trips are resampled to ``interval`` seconds.
     """
@@ -160,7 +160,7 @@ def entered(
 
 @dataclass(eq=False)
 class CellDetector(Baseline):
-    """A baseline of the cells that a trip enters.
+    """A baseline that sees only the cells that a trip enters.
 
     Parameters
     ----------
@@ -175,17 +175,17 @@ class CellDetector(Baseline):
         return entered(featurizer, fixes, self.interval, self.cell)
 
     def cells(self, rows: Rows) -> Keys:
-        """Returns the cell that each row is in."""
+        """Returns the cell of each row."""
         return cell_keys(rows.around, rows.steps.location, self.cell)
 
     def sequence(self, rows: Rows) -> Sequence:
-        """Returns the cells of each path, concatenated."""
+        """Returns the sequences of all paths, one after the other."""
         return Sequence.of(self.cells(rows), rows.path)
 
 
 @dataclass(eq=False)
 class CellCounts(CellDetector):
-    """The mean logarithm, over a trip's cells, of the number of trips that went through each."""
+    """Scores a trip by the mean, over its cells, of the logarithm of the number of trips through each."""
 
     counts_: Counts = field(init=False, repr=False)
 
@@ -202,7 +202,7 @@ class CellCounts(CellDetector):
 
 @dataclass(eq=False)
 class CellTrigram(CellDetector):
-    """How improbable each cell of a trip is after the two before it: a trigram that backs off (:class:`Trigram`)."""
+    """Scores each cell of a trip by its improbability after the two before it (:class:`Trigram`)."""
 
     model_: Trigram = field(init=False, repr=False)
 
@@ -217,7 +217,7 @@ class CellTrigram(CellDetector):
 
 @dataclass(eq=False)
 class TripLength(Baseline):
-    """How long a trip is, on a logarithmic scale, against the median: the longer, the more anomalous.
+    """Scores a trip by its length relative to the median, on a logarithmic scale: the longer, the more anomalous.
 
     All steps of a trip have the same anomaly.
     """
@@ -235,7 +235,7 @@ class TripLength(Baseline):
         return (self._lengths(rows) - self.usual_)[rows.steps.trip]
 
     def _lengths(self, rows: Rows) -> NDArray[np.float64]:
-        """Returns the logarithm of each trip's length, plus a metre so that a trip that stands still stays finite."""
+        """Returns the logarithm of each trip's length plus a metre, which is finite for a length of 0."""
         here = rows.steps.location
         begins = np.diff(rows.path, prepend=-1) != 0
         came_from = np.where(begins[:, None], rows.steps.origin, np.roll(here, 1, axis=0))

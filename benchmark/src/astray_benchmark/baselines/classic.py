@@ -1,4 +1,4 @@
-"""Outlier detectors of scikit-learn for single points: neighbours, local density, a boundary, random cuts."""
+"""Baselines by outlier detectors of scikit-learn: nearest neighbours, LOF, one-class SVM, isolation forest."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from astray_benchmark.libraries import library
 
 @dataclass(eq=False)
 class KNNLocation(Baseline):
-    """The mean distance to the nearest places where the agent has been, on a logarithmic scale: the rival to beat.
+    """Scores a step by the mean distance to the nearest places of the training set: the rival to beat.
 
-    The logarithm of a neighbour distance is, up to a factor and a constant, minus the logarithm of the density that the
-    neighbours estimate (Loftsgaarden and Quesenberry 1965), so that a trip's score is the mean log-likelihood of its
-    places. In plain metres one far excursion would outweigh the rest of its trip, and the few far excursions of a
-    training set would dominate the spread of its scores.
+    It takes the logarithm of the distance: up to a factor and a constant, this is minus the logarithm of the density
+    that the neighbours estimate (Loftsgaarden and Quesenberry 1965), so a trip's score is the mean log-likelihood of
+    its places. In metres, one far excursion would outweigh the rest of its trip, and the few far excursions in a
+    training set would dominate the spread of the scores.
 
     Parameters
     ----------
     neighbours
-        How many of the nearest places.
+        The number of nearest places.
     start
-        Compare start and place together: the distance is then one in four dimensions.
+        Compare the start and the place together, by distances in four dimensions.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class KNNLocation(Baseline):
     def _anomaly(self, rows: Rows) -> Array:
         distances, _ = self.index_.kneighbors(self._places(rows))
         metres = np.asarray(distances.mean(axis=1), np.float64)
-        return np.log1p(metres)  # a metre more, so that a known place stays finite
+        return np.log1p(metres)  # one metre is added, so that a distance of 0 stays finite
 
     def _places(self, rows: Rows) -> Array:
         location, origin = rows.steps.location, rows.steps.origin
@@ -73,7 +73,7 @@ class _Estimator(Baseline):
     Parameters
     ----------
     location
-        Use the location alone.
+        Use only the location.
     """
 
     location: bool = False
@@ -87,7 +87,7 @@ class _Estimator(Baseline):
 
     @abstractmethod
     def _new(self, rng: np.random.Generator) -> Any:
-        """Makes the estimator, not fitted yet."""
+        """Makes an unfitted estimator."""
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         self.estimator_ = self._new(rng).fit(self._training_rows(self._features(rows), rng))
@@ -104,7 +104,7 @@ class _Estimator(Baseline):
 
 @dataclass(eq=False)
 class LOF(_Estimator):
-    """Local Outlier Factor (Breunig et al. 2000): how much thinner the data are here than around the neighbours."""
+    """Local Outlier Factor (Breunig et al. 2000): compares the density of the data here and around the neighbours."""
 
     title: ClassVar[str] = "LOF"
 
@@ -114,12 +114,12 @@ class LOF(_Estimator):
 
 @dataclass(eq=False)
 class OneClassSVM(_Estimator):
-    """One-class support vector machine (Schoelkopf et al. 2001): on which side of a boundary around half of the data.
+    """One-class support vector machine (Schoelkopf et al. 2001): the distance from a boundary around half of the data.
 
     Parameters
     ----------
     most_rows
-        It is trained on at most this number of rows, drawn at random, because its time is quadratic in them.
+        The most rows to train on, drawn at random, because the time is quadratic in their number.
     """
 
     most_rows: int = 10_000
@@ -136,7 +136,7 @@ class OneClassSVM(_Estimator):
 
 @dataclass(eq=False)
 class IsolationForest(_Estimator):
-    """Isolation Forest (Liu et al. 2008): how few random cuts isolate a step."""
+    """Isolation Forest (Liu et al. 2008): the fewer random cuts isolate a step, the more anomalous it is."""
 
     title: ClassVar[str] = "Isolation Forest"
 

@@ -1,4 +1,4 @@
-"""Baselines that compare a person with others: is a trip more like the person's own trips, or like other people's?"""
+"""Baselines that compare a trip with the person's own trips and with other people's."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from astray_benchmark.baselines.cells import CellDetector, Trigram, entered
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """Other people's trips, featurised once for all persons who are compared with them."""
+    """Other people's trips, featurised once to compare many persons with them."""
 
-    rows: Rows  # the cells that they enter; without features
-    agents: NDArray[np.str_]  # of each trip
+    rows: Rows  # the cells that the trips enter, without features
+    agents: NDArray[np.str_]  # the agent of each trip
 
     @classmethod
     def of(cls, trips: Trajectories, look: CellDetector) -> Crowd:
-        """Featurises some people's trips as a baseline does."""
+        """Featurises people's trips for a baseline."""
         config = FeaturizerConfig(encoder="raw", interval=look.interval)
         featurizer = Featurizer.of(trips, config, np.random.default_rng(0))
         steps, path = entered(featurizer, trips, look.interval, look.cell)
@@ -35,13 +35,13 @@ class Crowd:
 
 @dataclass(eq=False)
 class Comparison(CellDetector):
-    """A baseline that needs other people's trips; ``known_`` is what it has learned of them."""
+    """A baseline that needs other people's trips; ``known_`` holds what it has learned from them."""
 
     known_: Any = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def know(self, crowd: Crowd) -> Any:
-        """Learns from others; the result does not depend on the person, so :meth:`fit` may use it again."""
+        """Learns from others; the result does not depend on the person, so :meth:`fit` can reuse it."""
 
     def others(self, population: Trajectories | None, train: Trajectories) -> Any:
         """Learns from a population, without the agents of these training trips."""
@@ -62,10 +62,10 @@ class Comparison(CellDetector):
 
 @dataclass(eq=False)
 class CellRatio(Comparison):
-    """How much more probable a trip's cells, or its trigrams of cells, are among the person's trips than among others'.
+    """Compares the probability of a trip's cells, or trigrams of cells, among the person's trips and among others'.
 
-    The anomaly of a cell is minus the logarithm of the ratio of both likelihoods. The person's own trigrams back off to
-    those of the others (:class:`~astray_benchmark.baselines.cells.Trigram`).
+    The anomaly of a cell is minus the logarithm of the ratio of the two. The person's trigrams back off to those of the
+    others (:class:`~astray_benchmark.baselines.cells.Trigram`).
 
     Parameters
     ----------

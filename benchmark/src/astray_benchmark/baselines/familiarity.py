@@ -1,7 +1,7 @@
-"""A logistic regression on statistics of whole trips: how familiar they are to the person, how popular with others.
+"""A logistic regression on statistics of whole trips: their familiarity to the person and popularity with others.
 
-Like the shared reward of astray, it learns from many people, each with its own memory, to tell a person's own trips
-from foreign ones. It also learns from the tested person.
+Like the shared reward of astray, it learns from many people, each with a separate memory, to distinguish a person's own
+trips from foreign ones. It also learns from the tested person.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from astray_benchmark.baselines.cells import Counts, Keys, cell_keys, joined
 from astray_benchmark.baselines.comparisons import Comparison, Crowd
 from astray_benchmark.libraries import library
 
-WIDE, PLACE = 1000.0, 500.0  # metres: cells of a district, and of where trips begin and end
+WIDE, PLACE = 1000.0, 500.0  # metres: sizes of the cells for districts, and for the starts and ends of trips
 DAY, AN_HOUR = 86_400.0, 3600.0
-LEAST_TRIPS = 10  # an agent with fewer teaches nothing
-MOST_TRIPS = 300  # of a memory
-SHOWN = 60  # own trips, and as many foreign ones, that an agent teaches with each memory
-SHORTEST = 4  # trips of a short memory
-MINE = 400  # own trips, and as many foreign ones, that the tested person teaches
+LEAST_TRIPS = 10  # agents with fewer trips are not learned from
+MOST_TRIPS = 300  # the most trips in a memory
+SHOWN = 60  # own trips, and as many foreign ones, to learn from for each agent and memory
+SHORTEST = 4  # trips in a short memory
+MINE = 400  # own trips, and as many foreign ones, to learn from for the tested person
 
 STATISTICS = (
     "mean familiarity of cells",
@@ -43,7 +43,7 @@ STATISTICS = (
     "mean popularity of new cells",
     "familiarity against popularity",
 )
-"""The features of a trip; familiarities are logarithms of numbers of past trips, popularities of numbers of others."""
+"""The features of a trip: familiarities are logarithms of numbers of past trips, popularities those of other agents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Seen:
         )
 
     def a_trip(self, values: Array, among: Array | None = None) -> Floats:
-        """Returns the mean over each trip's cells, or over the cells ``among`` them; 0 for a trip without any."""
+        """Returns the mean over each trip's cells, or over those in the mask ``among``; 0 for a trip without any."""
         weight = np.ones(len(values)) if among is None else among.astype(np.float64)
         total = np.bincount(self.trip, weight, len(self))
         return np.bincount(self.trip, weight * values, len(self)) / np.maximum(total, 1.0)
@@ -106,7 +106,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """A person's past: in how many trips each key was met."""
+    """A person's past: the number of trips in which each key occurred."""
 
     cells: Counts
     wides: Counts
@@ -131,7 +131,7 @@ class Past:
 
 
 def _in_trips(keys: Array, trip: Array) -> Counts:
-    """Counts in how many trips each key occurs."""
+    """Counts the trips in which each key occurs."""
     _, once = np.unique(joined(keys, trip), return_index=True)
     return Counts.of(keys[once])
 
@@ -139,8 +139,8 @@ def _in_trips(keys: Array, trip: Array) -> Counts:
 def statistics(seen: Seen, past: Past, inside: bool, others: Floats) -> Floats:
     """Returns the statistics of trips: (trips, :data:`STATISTICS`).
 
-    ``inside`` says whether the trips are among the past ones; each is then left out of the past. ``others`` says how
-    many others go to each cell.
+    If ``inside`` is True, the trips are among the past ones, and the statistics of each ignore that trip itself.
+    ``others`` is the number of other agents that go to each cell.
     """
     left_out = float(inside)
     n = max(len(past.clocks) - left_out, 1.0)
@@ -167,15 +167,15 @@ def statistics(seen: Seen, past: Past, inside: bool, others: Floats) -> Floats:
 
 
 class Taught(NamedTuple):
-    """A lesson: statistics of a person's own trips and of foreign ones."""
+    """Training data: the statistics of a person's own trips and of foreign ones."""
 
     features: Floats
     foreign: NDArray[np.bool_]
-    weight: Floats  # how much each trip counts
+    weight: Floats  # the weight of each trip
 
     @classmethod
     def of(cls, own: Floats, foreign: Floats) -> Taught:
-        """Weights trips so that own and foreign ones count the same, and the whole lesson 1."""
+        """Weights trips so that own and foreign ones have the same total weight, and all together 1."""
         label = np.repeat([False, True], [len(own), len(foreign)])
         return cls(
             np.vstack([own, foreign]), label, np.repeat([0.5 / len(own), 0.5 / len(foreign)], [len(own), len(foreign)])
@@ -183,18 +183,18 @@ class Taught(NamedTuple):
 
     @staticmethod
     def together(parts: list[Taught]) -> Taught:
-        """Joins several lessons into one."""
+        """Joins several sets of training data."""
         return Taught(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of others: their trips, which cells they enter, and what they teach."""
+    """The data of others: their trips, the cells that they enter, and training data from them."""
 
     seen: Seen
     agent: Ints  # the number of each trip's agent
-    goers: Counts  # how many agents enter a cell
-    gone: Counts  # pairs of a cell and an agent who enters it
+    goers: Counts  # the number of agents that enter each cell
+    gone: Counts  # the pairs of a cell and an agent that enters it
 
     @classmethod
     def of(cls, seen: Seen, agents: NDArray[np.str_]) -> Known:
@@ -204,7 +204,7 @@ class Known:
         return cls(seen, agent, Counts.of(seen.cell[once]), Counts.of(pairs))
 
     def visitors(self, seen: Seen, *without: Ints) -> Floats:
-        """Counts how many agents go to each cell; each array of ``without`` leaves out one agent for each trip."""
+        """Counts the agents that go to each cell; each array in ``without`` gives one agent per trip to ignore."""
         found = self.goers(seen.cell)
         for number in without:
             found -= self.gone(joined(seen.cell, number[seen.trip]))
@@ -217,7 +217,7 @@ class Known:
 
     @cached_property
     def taught(self) -> list[Taught]:
-        """Makes lessons from the agents with enough trips, each with a long memory and a short one."""
+        """Makes training data from the agents with enough trips, each with a long memory and with a short one."""
         rng = np.random.default_rng(0)
         numbers, count = np.unique(self.agent, return_counts=True)
         found = []
@@ -229,7 +229,7 @@ class Known:
                 foreign = self.strangers(agent, len(shown), rng)
                 mine, theirs = self.seen.some(shown), self.seen.some(foreign)
                 me = np.full(len(foreign), agent)
-                # The maker of a foreign trip has been there, but a new person's maker is not among the others.
+                # Ignore the maker of a foreign trip: that of a tested foreign trip is not among the others, either.
                 found.append(
                     Taught.of(
                         statistics(mine, past, True, self.visitors(mine, me[: len(shown)])),
@@ -241,7 +241,7 @@ class Known:
 
 @dataclass(eq=False)
 class FamiliarityBaseline(Comparison):
-    """A model of trips that sees their :data:`STATISTICS`, standardised. All cells of a trip have the same anomaly."""
+    """A model of the standardised :data:`STATISTICS` of trips; all cells of a trip have the same anomaly."""
 
     known_: Known = field(init=False, repr=False)
     past_: Past = field(init=False, repr=False)
@@ -259,7 +259,7 @@ class FamiliarityBaseline(Comparison):
 
     @abstractmethod
     def _anomaly_of_trips(self, features: Floats, trip: Array) -> Floats:
-        """Returns the anomaly of trips by their standardised features; only those that occur in ``trip`` count."""
+        """Returns the anomaly of trips from their standardised features; only those of trips in ``trip`` are used."""
 
     def _learn(self, rows: Rows, rng: np.random.Generator) -> None:
         mine = self._seen(rows)
@@ -278,7 +278,7 @@ class FamiliarityBaseline(Comparison):
 
 @dataclass(eq=False)
 class FamiliarityRegression(FamiliarityBaseline):
-    """A logistic regression on :data:`STATISTICS`: how probable it is that a trip is foreign."""
+    """A logistic regression on :data:`STATISTICS`, which estimates the probability that a trip is foreign."""
 
     name: ClassVar[str] = "familiarity regression"
 

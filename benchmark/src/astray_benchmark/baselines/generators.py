@@ -1,8 +1,8 @@
-"""Baselines that generate trips cell by cell: a trip is anomalous if its cells are improbable after those before them.
+"""Baselines that predict trips cell by cell: a trip is anomalous if its cells are improbable after those before them.
 
 Both follow published methods, but are smaller, so that they learn on a processor in minutes. They learn from the
-agent's trips alone, or first from other people's trips how people move in this town. What they learn of others serves
-everybody who is compared with these people.
+agent's trips, by default after learning from other people's trips how people move in this town. What they learn from
+others is reused for every agent.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ME = 0  # the number of the tested agent; others count from 1 on
 
 
 class Vocabulary(NamedTuple):
-    """Numbers cells, from 1 on; cells that are not in it share the number 0."""
+    """Numbers cells from 1 on; all unknown cells have the number 0."""
 
     keys: Keys  # sorted
     numbers: Ints
 
     @classmethod
     def of(cls, cell: Keys, trip: Array, most: int, known: Vocabulary | None = None) -> Vocabulary:
-        """Adds the cells that two trips or more have entered, at most ``most`` of them, to those known already.
+        """Adds cells that two or more trips have entered, at most ``most`` of them, to the ``known`` ones.
 
         >>> words = Vocabulary.of(np.array([7, 9, 7, 8]), np.array([0, 0, 1, 1]), most=10)
         >>> words(np.array([9, 7])).tolist(), len(words)
@@ -64,7 +64,7 @@ class Vocabulary(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What was learned from others, before the agent's own trips."""
+    """What the network has learned from others, before it learns from the agent's own trips."""
 
     vocabulary: Vocabulary
     sequences: Sequences
@@ -74,27 +74,27 @@ class Learned(NamedTuple):
 
 @dataclass(eq=False)
 class CellGenerator(Comparison):
-    """A network that predicts the cells of trips. It needs no other people's trips, but learns from them if it can.
+    """A network that predicts the cells of trips. It does not need other people's trips, but uses them if it can.
 
     Parameters
     ----------
     longest
-        Cells of a sequence at most; longer paths are cut into parts of about equal length.
+        The most cells in a sequence; longer paths are cut into parts of about equal length.
     most_cells
-        How many of the cells that others enter get a number.
+        The most cells entered by others to number.
     most_trips
-        How many trips of others it learns from.
+        The most trips of others to learn from.
     alone
-        Learn from the agent's own trips alone, even if there are others'.
+        Learn only from the agent's own trips, even if there are others.
     training
-        How it learns from others, or from the agent if there are none.
+        The settings for learning from others, or from the agent if there are none.
     tuning
-        How it then learns from the agent's own trips.
+        The settings for then learning from the agent's own trips.
 
     Attributes
     ----------
     history_
-        The mean surprise of a cell in every epoch with the agent's trips, of those trained on and of those held out.
+        The mean surprise of a cell in every epoch with the agent's trips, over those trained on and those held out.
     """
 
     longest: int = 128
@@ -103,20 +103,20 @@ class CellGenerator(Comparison):
     alone: bool = False
     training: Training = Training(batch=64, learning_rate=3e-3, budget=1_500_000, patience=4, held_out=0.05)
     tuning: Training = Training(batch=32, learning_rate=2e-3, budget=1_500_000, patience=4)
-    among_others: ClassVar[bool] = True  # whether tuning adds as many of the others' trips to the agent's own
+    among_others: ClassVar[bool] = True  # True to tune on the agent's own trips and as many of others
     vocabulary_: Vocabulary = field(init=False, repr=False)
     network_: Any = field(default=None, init=False, repr=False)
     history_: list[Epoch] = field(default_factory=list, init=False, repr=False)
 
     @abstractmethod
     def _new(self, n_cells: int, n_agents: int) -> CellNetwork:
-        """Makes the network, not trained yet."""
+        """Makes an untrained network."""
 
     @abstractmethod
     def _tune(
         self, network: Any, sequences: Sequences, held_out: NDArray[np.bool_], rng: np.random.Generator
     ) -> list[Epoch]:
-        """Trains the network on sequences that hold the agent's own."""
+        """Trains the network on sequences that include the agent's own."""
 
     def _surprise(self, sequences: Sequences) -> Array:
         """Returns minus the log probability of every cell."""
@@ -125,7 +125,7 @@ class CellGenerator(Comparison):
         return errors(self.network_, sequences)
 
     def others(self, population: Trajectories | None, train: Trajectories) -> Learned | None:
-        """Learns from a population without the agents of these training trips; returns None if nobody is left."""
+        """Learns from a population without the agents of the training trips; returns None if nobody is left."""
         if self.alone:
             return None
         found = None if population is None else population[~np.isin(population.agent_ids, train.agents)]
@@ -159,7 +159,7 @@ class CellGenerator(Comparison):
         held_out = hold_out(trip[mine.offsets[:-1]], self.tuning.held_out, rng)
         shown = mine
         if known and self.among_others:
-            # As many trips of others, so that the network does not forget the other agents and the town.
+            # Add as many trips of others, so that the network does not forget the other agents and the town.
             some = rng.permutation(len(known.sequences))[: len(mine)]
             rest = [known.sequences.features[slice(*known.sequences.offsets[i : i + 2])] for i in some.tolist()]
             offsets = np.cumsum([mine.offsets[-1], *(len(part) for part in rest)])
@@ -229,20 +229,20 @@ class CellTransformer(CellGenerator):
 class MixtureSequenceAutoencoder(CellGenerator):
     """A Gaussian-mixture variational sequence autoencoder, after GM-VSAE (Liu et al. 2020).
 
-    A trip's score is the mean log probability of its cells if it is generated from the component of the prior that
-    explains it best ("detection via generation"). As in the authors' code the network first learns to reproduce trips
-    without a prior, the components begin where k-means finds groups of codes, and cells are embedded in 32 dimensions;
-    the GRUs have 128 units instead of 256. The method knows no agents: the components are those of the agent's own
-    trips, and others only show how people move.
+    A trip's score is the mean log probability of its cells, generated from the component of the prior that explains it
+    best ("detection via generation"). As in the authors' code, the network first learns to reproduce trips without a
+    prior, the components begin at the k-means centres of the codes, and cells are embedded in 32 dimensions. The GRUs
+    have 128 units instead of 256. The method does not distinguish agents: the components come from the agent's own
+    trips; others only teach the network how people move.
 
     Parameters
     ----------
     width, hidden, code
-        Dimensions of embeddings, of the GRUs, and of a trip's code.
+        The dimensions of embeddings, of the GRUs, and of a trip's code.
     components
-        Components of the prior, one for each kind of route; the paper has 5 and 10.
+        The number of components of the prior, one for each kind of route; the paper has 5 and 10.
     mixing
-        How it learns once it has components.
+        The settings for learning once there are components.
     """
 
     among_others: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The autoencoders' networks, and the training of all networks of the baselines: to a plateau on held-out trips."""
+"""The networks of the autoencoders, and the training of all networks of the baselines to a plateau."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Network(nn.Module, ABC):
-    """A network that can be trained: it returns the loss of every step, in training perhaps an estimate."""
+    """A network that returns the loss of every step, which in training may be an estimate."""
 
     @abstractmethod
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
@@ -32,7 +32,7 @@ class Network(nn.Module, ABC):
 
 
 class Reproducing(Network):
-    """A network that reproduces its input: the loss of a step is its mean squared error over the features."""
+    """A network that reproduces its input; the loss of a step is its mean squared error over the features."""
 
     def losses(self, x: Tensor, lengths: Tensor, rows: Array) -> Tensor:
         """See :class:`Network`."""
@@ -41,7 +41,7 @@ class Reproducing(Network):
 
 
 class FeedForward(Reproducing):
-    """Each step on its own through fully connected layers: ReLU inside, linear at the output."""
+    """Fully connected layers that take each step alone: ReLU inside, linear at the output."""
 
     def __init__(self, n_features: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
@@ -51,13 +51,13 @@ class FeedForward(Reproducing):
         self.layers = nn.Sequential(*layers, nn.Linear((n_features, *hidden)[-1], n_features))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Returns the sequences as reproduced: (sequences, steps, features)."""
+        """Returns the reproduced sequences: (sequences, steps, features)."""
         reproduced: Tensor = self.layers(x)
         return reproduced
 
 
 class Recurrent(Reproducing):
-    """Two LSTMs: one reads a sequence; the other starts from its last state and writes the sequence in reverse."""
+    """Two LSTMs: one encodes a sequence; the other starts from its last state and decodes the sequence in reverse."""
 
     def __init__(self, n_features: int, hidden: int) -> None:
         super().__init__()
@@ -66,8 +66,8 @@ class Recurrent(Reproducing):
         self.output = nn.Linear(hidden, n_features)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Returns the sequences as reproduced: (sequences, steps, features); the values of padding mean nothing."""
-        # Padding comes after the last step, so the states that are used do not depend on it.
+        """Returns the reproduced sequences: (sequences, steps, features), with arbitrary values in the padding."""
+        # Padding comes after the last step, so it does not affect the states that are used.
         read, _ = self.encoder(x)
         code = read[torch.arange(len(x)), lengths - 1]
         begin = code[None].contiguous()
@@ -79,7 +79,7 @@ class Recurrent(Reproducing):
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Sequences of features, one after the other; ``offsets`` are where each begins, and the end of the last."""
+    """Sequences of features, one after the other; ``offsets`` are the start of each, and the end of the last."""
 
     features: Array
     offsets: NDArray[np.int64]
@@ -98,18 +98,18 @@ class Sequences:
         step = np.arange(lengths.max())
         rows = np.where(step < lengths[:, None], self.offsets[which][:, None] + step, -1)
         x = np.where(rows[..., None] < 0, 0, self.features[rows])
-        whole = np.issubdtype(x.dtype, np.integer)  # numbers of cells and agents stay integers
+        whole = np.issubdtype(x.dtype, np.integer)  # keep numbers of cells and agents as integers
         return torch.from_numpy(x.astype(np.int64 if whole else np.float32)), torch.from_numpy(lengths), rows
 
     def batches(self, which: Array, size: int, rng: np.random.Generator) -> list[Array]:
-        """Returns batches of some sequences, in random order; similar lengths are together, to pad less."""
+        """Returns batches of some sequences in random order; sequences in a batch have similar lengths, to pad less."""
         order = np.argsort(self.lengths[which] * rng.uniform(0.8, 1.25, len(which)))
         parts = [which[order[i : i + size]] for i in range(0, len(which), size)]
         return [parts[i] for i in rng.permutation(len(parts))]
 
 
 class Epoch(NamedTuple):
-    """The mean loss of a step after a pass over the data; an autoencoder's is its mean squared error."""
+    """The mean loss of a step after a pass over the data (for an autoencoder, the mean squared error)."""
 
     trained: float
     held_out: float
@@ -118,10 +118,10 @@ class Epoch(NamedTuple):
 def train_to_plateau(
     network: Network, sequences: Sequences, held_out: NDArray[np.bool_], training: Training, rng: np.random.Generator
 ) -> list[Epoch]:
-    """Trains until the held-out loss stops falling, and leaves the network in its best state."""
+    """Trains until the held-out loss stops falling; the network ends in its best state."""
     learned, left_out = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     optimiser = torch.optim.Adam(network.parameters(), lr=training.learning_rate, fused=True)
-    # Patience counts epochs, so an epoch needs enough gradient steps in a small training set, too.
+    # Patience counts epochs, so an epoch needs enough gradient steps even if the training set is small.
     batch_size = min(training.batch, max(8, len(learned) // 20))
     rows_an_epoch = int(sequences.lengths[learned].sum())
     epochs = min(training.most_epochs, max(training.least_epochs, training.budget // rows_an_epoch))
@@ -155,7 +155,7 @@ def train_to_plateau(
 
 @torch.no_grad()
 def errors(network: Network, sequences: Sequences, which: Array | None = None) -> NDArray[np.float64]:
-    """Returns the loss of every row; if ``which`` is given, only of these sequences, and 0 for the others."""
+    """Returns the loss of every row, or only of the sequences ``which`` and 0 for the others."""
     network.eval()
     found = np.zeros(len(sequences.features))
     chosen = np.arange(len(sequences)) if which is None else which
@@ -170,7 +170,7 @@ def errors(network: Network, sequences: Sequences, which: Array | None = None) -
 
 @contextmanager
 def drawn_from(rng: np.random.Generator) -> Iterator[None]:
-    """Lets networks made inside draw their first weights from this generator; torch's own generator stays untouched."""
+    """Lets networks made in the block draw initial weights from ``rng``, without changing torch's own generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         yield

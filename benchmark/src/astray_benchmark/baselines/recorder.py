@@ -1,4 +1,4 @@
-"""A control: how well the recorder alone tells trips apart, without any place."""
+"""A control: a detector that knows only the intervals of the recorder, and no places."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ QUARTILES = (25, 50, 75)
 
 
 class RecorderInterval:
-    """How far the seconds between a trip's fixes are from those of the fifth nearest training trip.
+    """Scores a trip by the difference of its intervals between fixes from those of the fifth nearest training trip.
 
-    Receivers of different people write fixes at different intervals, which alone may give a foreign trip away. That
-    says nothing about behaviour; a method that finds less than this control has found little.
+    Receivers of different people write fixes at different intervals, which alone may give a foreign trip away, without
+    any knowledge of behaviour. A method should detect more than this control.
 
     >>> every = lambda seconds: Trajectories.from_fixes(time=np.arange(20) * seconds, lat=[0] * 20, lon=[0] * 20)
     >>> usual = Trajectories.concat([every(2.0)] * 9)
@@ -25,7 +25,7 @@ class RecorderInterval:
     """
 
     def fit(self, trips: Trajectories) -> RecorderInterval:
-        """Learns how often the recorder of these trips writes a fix."""
+        """Learns the intervals between the fixes of these trips."""
         self.known_ = _intervals(trips)
         return self
 

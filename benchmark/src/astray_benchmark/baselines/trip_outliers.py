@@ -1,7 +1,7 @@
-"""Outlier detectors of whole trips: PyOD's ECOD and KNN, with PyOD's own settings.
+"""Baselines by outlier detectors of whole trips: PyOD's ECOD and KNN, with their default settings.
 
-They see a row of numbers for each trip: either features of the trip alone (:func:`trip_features`), or how familiar it
-is to the person and how popular with others (:data:`~astray_benchmark.baselines.familiarity.STATISTICS`).
+They get a row of numbers for each trip: either features of the trip alone (:func:`trip_features`), or its familiarity
+and popularity (:data:`~astray_benchmark.baselines.familiarity.STATISTICS`).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def trip_features(steps: Steps, n_trips: int) -> Floats:
 
 @dataclass(eq=False)
 class TripOutlier(Baseline):
-    """A detector of PyOD on :data:`FEATURES`, standardised. All steps of a trip have the same anomaly.
+    """A detector of PyOD on the standardised :data:`FEATURES`; all steps of a trip have the same anomaly.
 
     Parameters
     ----------
     kind
-        ``ecod`` (Li et al. 2022): how far a trip lies in the tails of the features; ``knn`` (Ramaswamy et al. 2000):
-        the distance to the fifth nearest trip.
+        ``ecod`` (Li et al. 2022) scores how far a trip lies in the tails of the features; ``knn`` (Ramaswamy et al.
+        2000) scores the distance to the fifth nearest trip.
     """
 
     kind: str = "ecod"
@@ -86,9 +86,9 @@ class TripOutlier(Baseline):
 
 @dataclass(eq=False)
 class FamiliarityOutlier(FamiliarityBaseline):
-    """A detector of PyOD on the statistics of familiarity and popularity that the regression sees.
+    """A detector of PyOD on the same statistics of familiarity and popularity as the regression.
 
-    It learns from the person's own trips, each measured against the person's other trips.
+    It learns from the person's own trips, each compared with the person's other trips.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def _fitted(kind: str, features: Floats) -> Any:
 def _one_by_one(model: Any, features: Floats, trip: Array) -> Floats:
     """Returns the anomaly of the trips that occur in ``trip``; 0 for others.
 
-    It scores one trip at a time: ECOD counts the trips that it scores among those that it knows, so that a trip's score
-    would depend on the other trips of the test set.
+    It scores one trip at a time, because ECOD adds the trips that it scores to those that it knows: a trip's score
+    would otherwise depend on the rest of the test set.
     """
     found = np.zeros(len(features))
     for i in np.unique(trip).tolist():

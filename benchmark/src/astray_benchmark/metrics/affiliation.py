@@ -11,19 +11,20 @@ from astray_benchmark.metrics.ranges import rows_of_trips, runs
 from astray_benchmark.metrics.ranking import Decisions
 
 # Fix i of a trip is the interval [i, i + 1). Events begin and end at whole numbers and zones at halves, so every
-# function that is integrated is linear inside a quarter of a fix: the value at its middle is exact.
+# integrand is linear within each quarter of a fix, and its value in the middle is the exact mean.
 QUARTERS = 4
 
 
 def affiliation(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Decisions:
     """Returns affiliation precision, recall and their harmonic mean (Huet et al. 2022), in trips with an anomaly.
 
-    The zone of an anomalous range is all fixes of its trip that are nearer to it than to any other range. In a zone, a
-    flagged fix scores the chance that a random place lies at least as far from the range; a place of the range scores
-    the chance that a random place lies at least as far from it as the nearest flagged fix does. Precision is the mean
-    over zones with flagged fixes, recall the mean over all zones. A random alarm scores about one half, not zero.
+    The zone of an anomalous range consists of all fixes of its trip that are nearer to it than to any other range. In a
+    zone, a flagged fix scores the probability that a random place is at least as far from the range; a place in the
+    range scores the probability that a random place is at least as far from it as the nearest flagged fix. Precision is
+    the mean over zones with flagged fixes, recall the mean over all zones. A random alarm scores about one half, not
+    zero.
 
-    Trips without an anomaly have no zones, and alarms in them do not count: report :func:`false_alarms` beside it.
+    Trips without an anomaly have no zones, so alarms in them are ignored: report :func:`false_alarms`, too.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""When an anomaly is noticed, and how often an alarm is false."""
+"""Measures the delay of alarms, and the rate of false alarms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from astray_benchmark.metrics.ranges import rows_of_trips, runs
 
 
 class Delays(NamedTuple):
-    """The delay of the first alarm in each anomalous range; NaN if the range was missed."""
+    """The delay of the first alarm in each anomalous range; NaN if there is none."""
 
     fixes: Floats
     seconds: Floats
@@ -35,12 +35,12 @@ class Delays(NamedTuple):
 
 
 class FalseAlarms(NamedTuple):
-    """How often an alarm is false.
+    """The rates of false alarms.
 
     Attributes
     ----------
     fixes, alarms
-        In 1,000 normal fixes: flagged fixes, and runs of flagged fixes that touch no anomaly.
+        The number, per 1,000 normal fixes, of flagged fixes, and of runs of flagged fixes that touch no anomaly.
     trips
         The share of normal trips in which any fix is flagged; NaN if every trip has an anomaly.
     """
@@ -53,9 +53,10 @@ class FalseAlarms(NamedTuple):
 def detection_delay(
     flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike, time: ArrayLike, *, grace: int = 0
 ) -> Delays:
-    """Measures from the first fix of each anomalous range to its first alarm, at most ``grace`` fixes after its end.
+    """Measures the delay from the first fix of each anomalous range to its first alarm.
 
-    An alarm that began before the anomaly and still stands has a delay of 0. Nothing counts past the end of the trip.
+    The alarm must begin at most ``grace`` fixes after the end of the range, and within the trip. An alarm that began
+    before the anomaly and still lasts has a delay of 0.
 
     Examples
     --------
@@ -66,12 +67,10 @@ def detection_delay(
     real, _ = rows_of_trips(truth, offsets)
     seconds = np.asarray(time, np.float64)
     if seconds.shape != real.shape:
-        raise DataError(f"{seconds.size} times for {real.size} fixes", remedy="give one a fix")
+        raise DataError(f"{seconds.size} times for {real.size} fixes", remedy="give one per fix")
     ranges = runs(real, cuts)
     if not len(ranges.start):
-        raise DataError(
-            "no fix is anomalous, so there is nothing to be late for", remedy="measure false alarms instead"
-        )
+        raise DataError("no fix is anomalous, so there is no delay to measure", remedy="measure false alarms instead")
     due = np.minimum(ranges.stop + grace, cuts[ranges.trip + 1])
     rows = np.r_[np.flatnonzero(found), len(found)]
     first = rows[np.searchsorted(rows, ranges.start)]
@@ -82,7 +81,7 @@ def detection_delay(
 
 
 def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> FalseAlarms:
-    """Counts false alarms per 1,000 normal fixes, and the share of normal trips that have any.
+    """Returns the rates of false alarms per 1,000 normal fixes, and the share of normal trips with any.
 
     >>> truth = [0, 0, 0, 0, 1, 1, 0, 0]  # of 6 normal fixes 3 are flagged, in 1 false alarm; the second trip is quiet
     >>> false_alarms([1, 1, 0, 1, 1, 0, 0, 0], truth, [0, 6, 8])
@@ -106,7 +105,7 @@ def false_alarms(flagged: ArrayLike, truth: ArrayLike, offsets: ArrayLike) -> Fa
 
 
 def onsets(truth: ArrayLike, offsets: ArrayLike) -> Ints:
-    """Returns the place of the first anomalous fix in each trip, counted from the trip's start; -1 if there is none.
+    """Returns the position, within each trip, of its first anomalous fix; -1 if there is none.
 
     >>> onsets([0, 1, 1, 0, 0], [0, 3, 5])
     array([ 1, -1])
@@ -120,7 +119,7 @@ def onsets(truth: ArrayLike, offsets: ArrayLike) -> Ints:
 
 
 def begun(truth: ArrayLike, offsets: ArrayLike, seen: ArrayLike) -> Bools:
-    """Marks trips whose anomaly begins in their first ``seen`` fixes: the label of a prefix.
+    """Returns a mask of trips whose anomaly begins in their first ``seen`` fixes, which are the labels of prefixes.
 
     >>> truth, offsets = [0, 0, 1, 1, 0, 0], [0, 4, 6]
     >>> begun(truth, offsets, seen=[2, 2]).tolist(), begun(truth, offsets, seen=[3, 2]).tolist()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from astray.core.errors import DataError
 from astray_benchmark.libraries import library
 
-FEW = 8  # clusters; fewer are too few to resample: the mean of any sample of two lies between the two
+FEW = 8  # with fewer clusters than this, resampling gives too narrow intervals
 
 
 class Interval(NamedTuple):
@@ -30,17 +30,17 @@ def mean_interval(
     resamples: int = 5000,
     within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval:
-    """Returns the mean of clustered values and its interval: by bootstrap, or Student's if there are few clusters.
+    """Returns the mean of clustered values with its interval: by bootstrap, or Student's if there are few clusters.
 
-    The draws of one person are alike, so the interval is over people: each person counts the same, with any number of
-    draws. From eight people on, whole people are resampled: a percentile interval, its level widened so that it is
-    about as wide as Student's would be (Hesterberg 2015, the expanded percentile interval). With fewer people it would
-    still be too narrow, so the interval is Student's, mean ± t s / √n with n - 1 degrees of freedom.
+    The draws of one person are similar, so the interval is over people: each has the same weight, whatever the number
+    of draws. With eight people or more, it resamples whole people and returns the expanded percentile interval, which
+    is widened to be about as wide as Student's (Hesterberg 2015). With fewer people that would still be too narrow, so
+    it returns Student's interval, mean ± t s / √n with n - 1 degrees of freedom.
 
     Parameters
     ----------
     values
-        One figure for each draw. To compare two methods give the differences of their figures on the same draws.
+        One figure for each draw. To compare two methods, give the differences of their figures on the same draws.
     clusters
         The cluster of each figure: the person, or the seed if there is one pool.
     within
@@ -56,7 +56,7 @@ def mean_interval(
     figures, who = np.asarray(values, np.float64), np.asarray(clusters).astype(np.str_)
     if figures.ndim != 1 or figures.shape != who.shape or not figures.size:
         raise DataError(
-            f"{figures.size} values of {who.size} clusters", remedy="give one of each a draw, and at least one"
+            f"{figures.size} values of {who.size} clusters", remedy="give both for each draw, and at least one draw"
         )
     if not np.isfinite(figures).all():
         raise DataError("a value is not a finite number", remedy="leave that draw out for every method")
@@ -74,6 +74,6 @@ def mean_interval(
         half = t * float(means.std(ddof=1) / np.sqrt(n))
         return Interval(mean, max(mean - half, within[0]), min(mean + half, within[1]))
     drawn = means[rng.integers(n, size=(resamples, n))].mean(axis=1)
-    tail = special.ndtr(-np.sqrt(n / (n - 1)) * t)  # the normal tail that is as far out as Student's
+    tail = special.ndtr(-np.sqrt(n / (n - 1)) * t)  # the level at which a normal quantile is as far out as Student's
     low, high = np.quantile(drawn, [tail, 1.0 - tail])
     return Interval(mean, float(low), float(high))

@@ -17,7 +17,7 @@ Cardinality = Literal["reciprocal", "one"]
 
 
 class Ranges(NamedTuple):
-    """Runs of neighbouring fixes: first row, row after the last, and the trip that they lie in."""
+    """Runs of neighbouring fixes: the first row, the row after the last, and the trip of each."""
 
     start: Ints
     stop: Ints
@@ -45,7 +45,8 @@ def rows_of_trips(flags: ArrayLike, offsets: ArrayLike, name: str = "truth") -> 
     values, cuts = as_flags(flags, name), np.asarray(offsets, np.int64)
     if cuts.ndim != 1 or len(cuts) < 1 or cuts[0] != 0 or cuts[-1] != len(values) or (np.diff(cuts) <= 0).any():
         raise DataError(
-            f"offsets must rise from 0 to the number of fixes ({len(values)})", remedy=f"{name} has one value a fix"
+            f"the offsets do not rise from 0 to the number of fixes ({len(values)})",
+            remedy=f"give offsets of trips, and one value of {name} per fix",
         )
     return values, cuts
 
@@ -61,17 +62,18 @@ def range_decisions(
 ) -> Decisions:
     """Returns range-based precision, recall and F1 (Tatbul et al., NeurIPS 2018).
 
-    A true range earns ``alpha`` for being touched at all and ``1 - alpha`` times its overlap reward; a flagged range
-    earns its overlap reward. The overlap reward is the share of the range that is covered (weighted by position if
-    there is a bias), divided by the number of pieces that cover it unless ``cardinality`` is "one". Recall is the mean
-    over true ranges, precision the mean over flagged ranges; no range crosses the end of a trip.
+    A true range scores ``alpha`` if it is touched at all, plus ``1 - alpha`` times its overlap reward; a flagged range
+    scores its overlap reward. The overlap reward is the covered share of the range (weighted by position if there is a
+    bias), divided by the number of pieces that cover it unless ``cardinality`` is "one". Recall is the mean over true
+    ranges, precision the mean over flagged ranges; no range crosses the end of a trip.
 
     Parameters
     ----------
     alpha
-        The weight of existence in the recall; 0 is the authors' default, and existence never counts in the precision.
+        The weight, in the recall, of being touched at all; 0 is the authors' default. Precision does not use it.
     bias
-        The positions of a range that count more: none ("flat"), early ones ("front"), late ones ("back") or the middle.
+        The positions of a range with more weight: none ("flat"), early ones ("front"), late ones ("back") or the
+        middle.
 
     Examples
     --------
@@ -83,7 +85,7 @@ def range_decisions(
     found, cuts = rows_of_trips(flagged, offsets, "flagged")
     real, _ = rows_of_trips(truth, offsets)
     if not 0.0 <= alpha <= 1.0:
-        raise DataError(f"alpha is {alpha}", remedy="it is a weight from 0 to 1")
+        raise DataError(f"alpha is {alpha}", remedy="give a weight from 0 to 1")
     if not real.any():
         raise DataError("no fix is anomalous, so there is no range to find", remedy="measure false alarms instead")
     reward, touched = _overlap(real, found, cuts, bias, cardinality)
@@ -94,7 +96,7 @@ def range_decisions(
 
 
 def _overlap(of: Bools, by: Bools, cuts: Ints, bias: Bias, cardinality: Cardinality) -> tuple[Floats, Floats]:
-    """Returns the overlap reward of each range of one mask by the ranges of another, and whether it is touched."""
+    """Returns the overlap reward of each range in a mask by the ranges in another, and True if it is touched."""
     ranges = runs(of, cuts)
     size = ranges.stop - ranges.start
     rows = np.flatnonzero(of)
@@ -103,7 +105,7 @@ def _overlap(of: Bools, by: Bools, cuts: Ints, bias: Bias, cardinality: Cardinal
     delta = _BIAS[bias](place, length)
     first = np.cumsum(size) - size
     covered = np.add.reduceat(delta * by[rows], first) / np.add.reduceat(delta, first)
-    # Each piece of a range that is covered belongs to another range of the other mask.
+    # Each covered piece of a range belongs to a different range of the other mask.
     pieces = np.bincount(np.searchsorted(ranges.stop, runs(of & by, cuts).start, side="right"), minlength=len(size))
     factor = 1.0 / np.maximum(pieces, 1) if cardinality == "reciprocal" else 1.0
     return covered * factor, (pieces > 0).astype(np.float64)

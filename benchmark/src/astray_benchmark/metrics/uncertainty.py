@@ -1,4 +1,4 @@
-"""Is the uncertainty useful? Risk against coverage, review of the most uncertain cases, calibration."""
+"""Measures the use of an uncertainty: risk against coverage, review of the most uncertain cases, calibration."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NOMINAL = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 class RiskCoverage(NamedTuple):
-    """The share of wrong decisions among the most certain ones.
+    """The risk-coverage curve: the share of wrong decisions among the most certain ones.
 
     Attributes
     ----------
     coverage, risk
-        The curve: if only the most certain share ``coverage`` is decided, the share ``risk`` of it is wrong.
+        The curve: of the most certain share ``coverage`` of decisions, the share ``risk`` is wrong.
     aurc
-        The area under it: the mean risk over all coverages. Deferring at random gives the error rate.
+        The area under the curve, which is the mean risk over all coverages; in random order it is the error rate.
     excess
-        The area above that of a perfect order, in which every wrong decision is more uncertain than every right one.
+        The area minus that of a perfect order, in which every wrong decision is more uncertain than every right one.
     """
 
     coverage: Floats
@@ -34,9 +34,10 @@ class RiskCoverage(NamedTuple):
 
 
 class Review(NamedTuple):
-    """The decisions that are left when the most uncertain ones are sent to review.
+    """The decisions that remain when the most uncertain ones are sent to review.
 
-    ``errors_removed`` is the share of the wrong decisions that is reviewed; random review removes its own share.
+    ``errors_removed`` is the share of the wrong decisions that is reviewed; for a random review, this is the share of
+    all cases reviewed.
     """
 
     precision: float
@@ -57,7 +58,7 @@ class Reliability(NamedTuple):
 def risk_coverage(wrong: ArrayLike, uncertainty: ArrayLike) -> RiskCoverage:
     """Returns the risk-coverage curve and its area (El-Yaniv and Wiener 2010; excess: Geifman et al. 2019).
 
-    Cases of equal uncertainty stand in no order, so each of them carries their mean risk.
+    Cases of equal uncertainty have no order, so the curve uses their mean risk for each of them.
 
     >>> curve = risk_coverage([0, 0, 1, 0], [0.1, 0.2, 0.9, 0.3])
     >>> curve.risk, curve.aurc, curve.excess
@@ -74,22 +75,22 @@ def risk_coverage(wrong: ArrayLike, uncertainty: ArrayLike) -> RiskCoverage:
 
 
 def error_auroc(wrong: ArrayLike, uncertainty: ArrayLike) -> float:
-    """Returns how often a wrong decision is more uncertain than a right one; NaN if all are right, or all wrong.
+    """Returns the probability that a wrong decision is more uncertain than a right one; NaN without both kinds.
 
     >>> error_auroc([0, 1, 0, 0, 0], [1.0, 3.0, 2.0, 4.0, np.inf])
     0.5
     """
     errors, spread = _cases(wrong, uncertainty)
-    rank = np.unique(spread, return_inverse=True)[1]  # which infinities have too
+    rank = np.unique(spread, return_inverse=True)[1]  # ranks exist for infinities, too
     return auroc(-rank, errors) if errors.any() and not errors.all() else float("nan")
 
 
 def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: float) -> Review:
-    """Sends the most uncertain ``share`` of the cases to review; returns how good the remaining decisions are.
+    """Sends the most uncertain ``share`` of the cases to review; measures the remaining decisions.
 
-    If the border lies between cases of equal uncertainty, each of them is reviewed in part: the value is the mean over
-    all ways to choose among them. If nothing is wrong, ``errors_removed`` is NaN; if no alarm is left, the precision
-    is.
+    If only some cases of the same uncertainty fit into the share, each of them is reviewed in part: the value is the
+    mean over all ways to choose among them. ``errors_removed`` is NaN if no decision is wrong, and the precision is NaN
+    if no alarm is left.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
     """
     found, positive = as_flags(flagged, "flagged"), as_flags(label, "label")
     if found.shape != positive.shape:
-        raise DataError(f"{found.size} decisions for {positive.size} labels", remedy="give one of each a case")
+        raise DataError(f"{found.size} decisions for {positive.size} labels", remedy="give one of each per case")
     wrong, spread = _cases(found != positive, uncertainty)
     if not 0.0 <= share <= 1.0:
         raise DataError(f"share is {share}", remedy="give a share from 0 to 1")
@@ -115,7 +116,7 @@ def review(flagged: ArrayLike, label: ArrayLike, uncertainty: ArrayLike, share: 
 def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability:
     """Compares observed and nominal rates of false alarms: the share of normal cases with a p-value up to the rate.
 
-    Give the p-values of normal cases alone. The interval takes cases as independent; if they share people, or one set
+    Give only p-values of normal cases. The interval assumes that cases are independent; if they share people or a set
     of left-out trips, it is too narrow.
 
     >>> reliability([0.04, 0.2, 0.5, 0.9], nominal=[0.05, 0.5]).observed
@@ -123,7 +124,7 @@ def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability
     """
     p, rate = np.asarray(p_value, np.float64), np.atleast_1d(np.asarray(nominal, np.float64))
     if not p.size or not ((p >= 0) & (p <= 1)).all():
-        raise DataError("p-values are numbers from 0 to 1, at least one", remedy="leave cases without one out")
+        raise DataError("a p-value is not from 0 to 1, or there is none", remedy="leave out cases without one")
     observed = (p[:, None] <= rate).mean(axis=0)
     z2 = 1.959963984540054**2
     centre = (observed + z2 / (2 * p.size)) / (1 + z2 / p.size)
@@ -134,14 +135,14 @@ def reliability(p_value: ArrayLike, nominal: ArrayLike = NOMINAL) -> Reliability
 def _cases(wrong: ArrayLike, uncertainty: ArrayLike) -> tuple[Bools, Floats]:
     errors, spread = as_flags(wrong, "wrong"), np.asarray(uncertainty, np.float64)
     if errors.shape != spread.shape or not errors.size:
-        raise DataError(f"{spread.size} uncertainties for {errors.size} decisions", remedy="give one of each a case")
+        raise DataError(f"{spread.size} uncertainties for {errors.size} decisions", remedy="give one of each per case")
     if np.isnan(spread).any():
-        raise DataError("an uncertainty is not a number", remedy="give infinity to cases to review first")
+        raise DataError("an uncertainty is not a number", remedy="give infinity for cases to review first")
     return errors, spread
 
 
 def _reviewed(spread: Floats, count: float) -> Floats:
-    """Returns the part of each case that is reviewed if the ``count`` most uncertain cases are."""
+    """Returns the part of each case that is reviewed when the ``count`` most uncertain cases are reviewed."""
     _, group, size = np.unique(-spread, return_inverse=True, return_counts=True)
     before = np.cumsum(size) - size
     return np.asarray(np.clip((count - before) / size, 0.0, 1.0)[group])

@@ -14,25 +14,26 @@ from astray_benchmark.metrics.ranking import anomaly_score
 def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) -> float:
     """Returns VUS-PR of the scores of fixes: the mean, over buffer lengths 0 to ``buffer``, of the range-based PR area.
 
-    For a buffer of length l the labels fall off on either side of an anomalous range as sqrt(1 - distance / l), up to a
-    distance of l // 2 fixes, and never past the end of the trip. With these soft labels the precision at a threshold is
-    (labels flagged) / (fixes flagged), and the recall is (labels flagged) / (mean of the anomalous fixes and the sum of
-    the soft labels), at most 1, times the share of anomalies that have any flagged fix in or around them.
+    With a buffer of length l, the labels on either side of an anomalous range are sqrt(1 - distance / l), up to a
+    distance of l // 2 fixes and within the trip. With these soft labels, the precision at a threshold is (sum of the
+    flagged labels) / (number of flagged fixes). The recall is (sum of the flagged labels) / (mean of the number of
+    anomalous fixes and the sum of all soft labels), at most 1, times the share of anomalies with any flagged fix in or
+    around them.
 
-    Two things differ from the authors' program. The area is summed by steps, as average precision is: with straight
-    lines between points, a constant score, which knows nothing, would get (1 + base rate) / 2. And every threshold
-    counts, not 250 of them. With one anomalous range and ``buffer = 0`` this is average precision.
+    Two things differ from the authors' program. The area is summed by steps, like average precision: with straight
+    lines between points, a constant score, which is useless, would get (1 + base rate) / 2. And it uses every
+    threshold, not 250 of them. With one anomalous range and ``buffer = 0``, the result is the average precision.
 
     Parameters
     ----------
     score
         Normality of each fix: high is normal.
     truth
-        Whether each fix is anomalous.
+        True for each anomalous fix.
     offsets
-        Where trips begin, as in :class:`astray.Trajectories`.
+        The first fix of each trip, and the end of the last, as in :class:`astray.Trajectories`.
     buffer
-        The longest buffer, in fixes; fix it before looking at scores, and print it.
+        The longest buffer, in fixes; choose it before looking at scores, and report it.
 
     Examples
     --------
@@ -42,7 +43,7 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
     values = anomaly_score(score)
     real, cuts = rows_of_trips(truth, offsets)
     if values.shape != real.shape:
-        raise DataError(f"{values.size} scores for {real.size} fixes", remedy="give one a fix")
+        raise DataError(f"{values.size} scores for {real.size} fixes", remedy="give one per fix")
     if buffer < 0:
         raise DataError(f"buffer is {buffer}", remedy="give a number of fixes, 0 or more")
     if not real.any():
@@ -64,7 +65,7 @@ def vus_pr(score: ArrayLike, truth: ArrayLike, offsets: ArrayLike, buffer: int) 
 
 
 def soft_labels(away: Floats, length: int) -> Floats:
-    """Returns labels that fall off around the anomaly: 1 inside, sqrt(1 - distance / length) in the buffer."""
+    """Returns soft labels: 1 inside the anomaly, sqrt(1 - distance / length) in the buffer around it."""
     if length == 0:
         return np.asarray(away == 0, np.float64)
     return np.asarray(np.where(away <= length // 2, np.sqrt(np.maximum(1.0 - away / length, 0.0)), 0.0))
@@ -82,7 +83,7 @@ def _distance(truth: Bools, cuts: Ints) -> Floats:
 
 
 def _peaks(values: Floats, ranges: Ranges, cuts: Ints, reach: int) -> Floats:
-    """Returns the highest score in each range and as far around it as the buffer reaches inside the trip."""
+    """Returns the highest score in each range and in the buffer around it, within the trip."""
     low = np.maximum(ranges.start - reach, cuts[ranges.trip])
     high = np.minimum(ranges.stop + reach, cuts[ranges.trip + 1])
     padded = np.r_[values, -np.inf]  # so that a range may end with the last row

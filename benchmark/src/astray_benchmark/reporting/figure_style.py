@@ -1,4 +1,4 @@
-"""Styles shared by the figures of a results folder: how each method looks, headings, captions and legends."""
+"""Styles shared by the figures of a results folder: colours and marks of methods, headings, captions and legends."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, distinct for every kind of colour vision, and two more. A method has its own in every folder;
-# its variant, such as one that uses the location alone, has the same with dashes and a hollow mark.
+# Okabe and Ito's colours, distinct for every kind of colour vision, and two more. A method has the same colour in every
+# folder; its variant, such as one that uses only the location, has this colour, too, with dashes and a hollow mark.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8a8a8a")
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1.4, 1.4))
 _MARKS = "osD^vPX*<>"
@@ -55,7 +55,7 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
 
 
 def style(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Returns a colour, a dash and a mark for each method; the same in every figure."""
+    """Returns a colour, a dash and a mark for each method, the same in every figure."""
     others = zip(cycle(COLOURS), cycle(_MARKS), cycle([DOTTED]), strict=True)
     looks = {method: _LOOKS.get(method) or next(others) for method in methods}
     return {
@@ -71,7 +71,7 @@ def titled(figure: Figure, heading: str, title: str, caption: str) -> None:
 
 
 def legend(axes: Axes, title: str | None = None, *, of: Iterable[Axes] = ()) -> None:
-    """Puts a legend beside the axes, where it covers nothing; it names what they show, or what all panels show."""
+    """Puts a legend beside the axes, where it covers nothing, for these axes or for all axes in ``of``."""
     named: dict[str, Any] = {}
     for panel in (*of,) or (axes,):
         handles, labels = panel.get_legend_handles_labels()

@@ -1,7 +1,7 @@
-"""Draws figures by recipes: curves, marks of people and kinds, lines against a setting, promises, risk and streams.
+"""Draws figures from recipes: curves, marks of people and kinds, lines against a setting, promises, risk and streams.
 
-Every drawing of ``DRAWINGS`` takes a recipe and the results of a protocol, and yields figures with the names of their
-files; it yields none if there is nothing to show.
+Every function in ``DRAWINGS`` takes a recipe and the results of a protocol, and yields figures with the names of their
+files, or none if there is nothing to show.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 Drawn = Iterator[tuple[str, "Figure"]]
 
 _GRID = np.linspace(0.0, 1.0, 201)
-_SPREAD = 0.7  # share of a row's height over which its marks are spread
+_SPREAD = 0.7  # the share of a row's height that its marks cover
 _READINGS = {"strangers": ("o", INK), "intruder": ("D", GREY)}
 _ORDERS = ("p-value", "spread of the heads", "distance from the threshold", "doubt, of the last two")
 
 
 def draw(out: Path, kept: Kept | None = None) -> list[Path]:
-    """Draws every figure that the results in a folder allow, as PNG and SVG, into ``figures/``; returns the files.
+    """Draws every figure for which a folder has results, as PNG and SVG, into ``figures/``; returns the files.
 
-    It leaves out the variants of an ablation: they have a table, and in a figure they would cover each other. ``kept``
-    holds numbers that a report has computed already.
+    It leaves out the variants of an ablation, which have a table and would cover each other in a figure. ``kept`` holds
+    numbers that a report has computed before.
     """
     manifest = manifests.read(out)
     scores = None if manifest is None else read(out, manifest)
@@ -68,7 +68,7 @@ def draw(out: Path, kept: Kept | None = None) -> list[Path]:
 
 
 def curves(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws ROC and precision-recall curves, each the mean over draws at equal places."""
+    """Draws ROC and precision-recall curves, each the mean over draws at the same values of x."""
     for s in results.settings:
         trips = measures.of_setting(results.trips.lazy(), [s])
         if not len(trips):
@@ -108,7 +108,7 @@ def precision_at(grid: Floats, score: Floats, label: NDArray[np.bool_]) -> Float
     array([1.        , 0.66666667])
     """
     recall, precision = metrics.precision_recall_curve(score, label)
-    found = recall > 0.0  # no threshold reaches a recall of nothing
+    found = recall > 0.0  # leaves out the point where nothing is flagged
     return np.asarray(precision[found][np.searchsorted(recall[found], grid - 1e-9)])
 
 
@@ -153,9 +153,9 @@ def people(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def kinds(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws the average precision by kind: a row for each kind, a mark for each method.
+    """Draws the average precision by kind, with a row for each kind and a mark for each method.
 
-    The kinds are in the order of the first method, its best on top.
+    The kinds are sorted by the first method, the best on top.
     """
     methods, figures = results.manifest["methods"], results.frame("kinds")
     assert figures is not None
@@ -208,7 +208,7 @@ def streams(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def _lift(i: int, of: int) -> float:
-    """Returns the distance of the i-th mark of a row from the row's middle."""
+    """Returns the offset of the i-th mark in a row from the row's middle."""
     return _SPREAD * (i / max(1, of - 1) - 0.5)
 
 
@@ -260,7 +260,7 @@ def lines(recipe: FigureRecipe, results: Results) -> Drawn:
         for i, (method, part) in enumerate(shown):
             found = [measures.interval(part.filter(pl.col(recipe.x) == v), metric) for v in values]
             mean, low, high = np.array(found).T
-            # Side by side, so that one interval does not hide another.
+            # Shift the lines a little, so that one interval does not hide another.
             at = np.arange(len(values)) + 0.03 * (i - 0.5 * (len(shown) - 1))
             axes.plot(at, mean, ms=5, label=method, **looks[method])
             axes.vlines(at, low, high, color=looks[method]["color"], lw=0.9, alpha=0.7)
@@ -269,7 +269,7 @@ def lines(recipe: FigureRecipe, results: Results) -> Drawn:
         said = [in_words(recipe.x, v).removesuffix(" %" if "percent" in recipe.label else "") for v in values]
         axes.set_xticks(range(len(values)), said)
         bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, -0.02), min(top, 1.02))  # Student's interval of two draws knows no bounds
+        axes.set_ylim(max(bottom, -0.02), min(top, 1.02))  # Student's interval of two draws may be very wide
         plain(axes)
     legend(panels[-1])
     over = measures.clusters(figures)[1]
@@ -287,7 +287,7 @@ def promises(recipe: FigureRecipe, results: Results) -> Drawn:
     if figures is None:
         return
     share = float(figures["rate"].to_numpy().min())
-    figures = figures.filter(pl.col("rate") == share)  # which every method was run at
+    figures = figures.filter(pl.col("rate") == share)  # every method was run at this rate
     known = set(figures["split"].to_list())
     splits = [split for split in dict.fromkeys(s.split for s in results.settings) if split in known]
     figure = canvas(4.0 * len(splits) + 2.4, 3.9)
@@ -306,7 +306,7 @@ def promises(recipe: FigureRecipe, results: Results) -> Drawn:
         shown = [(method, found) for method, found in every if method in front]
         for i, (method, found) in enumerate(shown):
             mean, low, high = np.array(found).T
-            at = rates * 1.02 ** (i - 0.5 * (len(shown) - 1))  # side by side
+            at = rates * 1.02 ** (i - 0.5 * (len(shown) - 1))  # shifted, so that intervals do not hide each other
             axes.plot(at, mean, ms=4.5, label=method, **looks[method])
             axes.vlines(at, low, high, color=looks[method]["color"], lw=0.9, alpha=0.7)
         axes.plot(rates, rates, color=INK, lw=1.2, ls=":")
@@ -324,7 +324,7 @@ def promises(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def risk(recipe: FigureRecipe, results: Results) -> Drawn:
-    """Draws the risk of decisions without review, a panel for each method that knows its uncertainty."""
+    """Draws the risk of the decisions left after review, with a panel for each method with an uncertainty."""
     known = _with_heads(results)
     shown = parts_of(known, results.manifest["methods"])
     if not shown:
@@ -346,7 +346,7 @@ def risk(recipe: FigureRecipe, results: Results) -> Drawn:
 
 
 def _risk(axes: Axes, trips: pl.DataFrame) -> None:
-    """Draws a method's mean risk-coverage curves, one for each order of review, and that of a random order."""
+    """Draws a method's mean risk-coverage curves, for each order of review and for a random order."""
     by: dict[str, list[Floats]] = {name: [] for name in _ORDERS}
     errors, anomalies = [], []
     for case in trips.partition_by(*measures.DRAW):
@@ -366,7 +366,7 @@ def _risk(axes: Axes, trips: pl.DataFrame) -> None:
 
 
 def _with_heads(results: Results) -> pl.DataFrame:
-    """Returns the trips of methods that know their uncertainty."""
+    """Returns the trips of methods with an uncertainty."""
     return results.trips.filter(pl.col("uncertainty").is_not_null().any().over("method"))
 
 

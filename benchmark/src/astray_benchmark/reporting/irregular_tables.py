@@ -44,13 +44,13 @@ def table_1_people(results: Results) -> list[Table]:
 
 
 def table_1_pool(results: Results) -> list[Table]:
-    """Makes the paper's Table 1 for Porto, beside our readings of it."""
+    """Makes the paper's Table 1 for Porto, beside the figures of our readings."""
     wanted = {f"TST, ours ({s.reading})": {"reading": s.reading} for s in results.settings}
     return [_table_1(_chosen(results, wanted), "TST, paper", printed.PORTO, results.methods)]
 
 
 def _chosen(results: Results, wanted: Mapping[str, Mapping[str, str | float]]) -> dict[str, pl.DataFrame]:
-    """Returns the draws with the values wanted under each head, without heads that have none."""
+    """Returns, for each head, the draws with the wanted values; leaves out heads without draws."""
     figures = results.frame("trips")
     assert figures is not None
     found = {head: figures.filter(pl.col(k) == v for k, v in values.items()) for head, values in wanted.items()}
@@ -60,7 +60,7 @@ def _chosen(results: Results, wanted: Mapping[str, Mapping[str, str | float]]) -
 def _table_1(
     ours: Mapping[str, pl.DataFrame], head: str, theirs: Mapping[str, printed.Printed], methods: Sequence[str]
 ) -> Table:
-    """Makes a table in the form of the paper's Table 1: recall, precision and F1 of each method below each other."""
+    """Makes a table in the form of the paper's Table 1, with rows for the recall, precision and F1 of each method."""
     found = {title: dict(parts_of(figures, methods)) for title, figures in ours.items()}
     present = [method for method in methods if any(method in parts for parts in found.values())]
     rows: list[tuple[Cell, ...]] = []
@@ -84,9 +84,9 @@ TABLES: dict[str, Callable[[Results], list[Table]]] = {
 
 
 def ablation(scores: pl.LazyFrame, methods: Sequence[str]) -> list[Table]:
-    """Compares the variants of astray with the default on the same draws; returns no table if no variant was run.
+    """Compares the variants of astray with the default on the same draws; returns an empty list if none was run.
 
-    Foreign trips are compared by N(tau), injected anomalies by the score.
+    It uses N(tau) for foreign trips, and the score for injected anomalies.
     """
     present = [m for m in methods if m in VARIANTS]
     if not present:
@@ -117,7 +117,7 @@ def _against_the_whole(
     figures: pl.DataFrame, metric: str, way: str, head: str, present: Sequence[str]
 ) -> dict[str, list[Cell]]:
     """Returns a column of means, and one of differences from the default."""
-    # A method that decides by N(tau) alone, as the paper's preset does, has no other way.
+    # A method that decides only by N(tau), such as the paper's preset, has no separate row for that.
     ways = [dict(parts_of(figures, [name + way, name])) for name in (WHOLE, *present)]
     whole, *parts = [next(iter(found.values()), None) for found in ways]
     means: list[Cell] = [None if p is None else measures.interval(p, metric).mean for p in (whole, *parts)]
@@ -128,7 +128,7 @@ def _against_the_whole(
 
 
 def costs(trips: pl.DataFrame, methods: Sequence[str], commands: Sequence[str]) -> list[Table]:
-    """Compares processor seconds with those of the first method; streams in a table of their own."""
+    """Compares processor seconds with those of the first method; puts streams into a separate table."""
     in_stream = pl.col("family") == "stream"
     made = []
     for name, title, chosen in (("costs", "Costs", ~in_stream), ("costs_stream", "Costs of a stream", in_stream)):
@@ -165,7 +165,7 @@ def _costs(name: str, title: str, trips: pl.DataFrame, present: Sequence[str], c
 
 
 def failures(out: Path) -> list[Table]:
-    """Lists the methods that failed, and why; returns no table if none did."""
+    """Lists the methods that failed, with the reasons; returns an empty list if none did."""
     failed = runner.results(out, runner.FAILED)
     if failed is None:
         return []

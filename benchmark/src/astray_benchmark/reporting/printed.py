@@ -1,7 +1,7 @@
-"""The figures that the paper prints (Oh and Iyengar, KDD 2019), to compare with ours: recall, precision, F1.
+"""The paper's printed figures (Oh and Iyengar, KDD 2019), to compare with ours: recall, precision, F1.
 
 Table 1 has the averages over ten GeoLife users at the 10 % rate, and the figures for Porto (TST); Tables 2 and 3 list
-GeoLife by user. The paper does not say which ten users they are, so its U1 to U10 correspond to no user of ours.
+GeoLife by user. The paper does not identify its ten users, so its U1 to U10 cannot be matched with ours.
 ``printed.toml`` holds the numbers.
 """
 
@@ -33,7 +33,7 @@ PAPER_NAMES = {
     "astray + uncertainty": "IRL-ADU",
     "kdd19 + uncertainty": "IRL-ADU",
 }
-"""Our methods, and the rows of the paper's tables that they are compared with."""
+"""Our methods, each with the row of the paper's tables to compare it with."""
 
 _DATA = tomllib.loads(files(__package__).joinpath("printed.toml").read_text("utf-8"))
 

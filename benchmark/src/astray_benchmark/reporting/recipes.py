@@ -1,4 +1,4 @@
-"""Recipes of tables and figures, read from ``recipes.toml``."""
+"""The recipes for tables and figures, from ``recipes.toml``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """The recipe of a table.
+    """The recipe for a table.
 
-    ``name``, ``title``, ``note`` and the heads of ``columns`` are templates: ``tabulate.py`` lists the words that they
-    may use.
+    ``name``, ``title``, ``note`` and the heads of ``columns`` are templates, with the words that ``tabulate.py`` lists.
     """
 
     name: str  # of its files
@@ -23,15 +22,15 @@ class TableRecipe:
     title: str = ""
     source: str = ""  # of its figures: see Results.frame
     columns: Mapping[str, str] = field(default_factory=dict)  # head to "STATISTIC METRIC [ARGUMENT]"
-    rows: Mapping[str, str] = field(default_factory=lambda: {"method": "method"})  # head to the column that names rows
+    rows: Mapping[str, str] = field(default_factory=lambda: {"method": "method"})  # head to the column with row names
     nesting: tuple[str, ...] = ()  # the columns of rows, the outermost first; by default in the order of the heads
     last: Mapping[str, str] = field(default_factory=dict)  # a last row over all draws: its name and its statistic
-    metrics: tuple[str, ...] = ("",)  # one table for each
-    each: tuple[str, ...] = ()  # one table for each setting, of the rows that have its values in these columns
-    where: Mapping[str, Any] = field(default_factory=dict)  # only rows with these values
-    same_draws: str = ""  # only draws that a method has at all values of this column
-    least_kinds: int = 1  # no table with fewer kinds of anomaly
-    ways: str = "all"  # "ranked" leaves out ways to decide that rank like another one
+    metrics: tuple[str, ...] = ("",)  # the metrics; there is one table for each
+    each: tuple[str, ...] = ()  # columns of the setting; there is one table for each of their values
+    where: Mapping[str, Any] = field(default_factory=dict)  # column to value; the table uses only such rows
+    same_draws: str = ""  # a column; the table uses only the draws of a method that exist for all its values
+    least_kinds: int = 1  # the fewest kinds of anomaly for which there is a table
+    ways: str = "all"  # "ranked" leaves out ways to decide with the same ranking as another one
     note: str = ""
     words: Mapping[str, str] = field(default_factory=dict)  # {words} of the title, by metric or reading
     rules: Mapping[str, str] = field(default_factory=dict)  # {rule} of the note, by metric
@@ -42,7 +41,7 @@ class TableRecipe:
 
 @dataclass(frozen=True)
 class FigureRecipe:
-    """The recipe of a figure. The fields after ``heading`` are for lines, the last one for kinds."""
+    """The recipe for a figure. The fields after ``heading`` are for lines, the last one for kinds."""
 
     name: str  # of its files; a name with {setting} makes a figure for each setting
     protocols: tuple[str, ...]
@@ -56,12 +55,12 @@ class FigureRecipe:
 
 
 def table_recipes(protocol: str) -> list[TableRecipe]:
-    """Returns the recipes of a protocol's tables, in the order of the report."""
+    """Returns the recipes for a protocol's tables, in the order of the report."""
     return [recipe for recipe in _read()[0] if protocol in recipe.protocols]
 
 
 def figure_recipes(protocol: str) -> list[FigureRecipe]:
-    """Returns the recipes of a protocol's figures."""
+    """Returns the recipes for a protocol's figures."""
     return [recipe for recipe in _read()[1] if protocol in recipe.protocols]
 
 

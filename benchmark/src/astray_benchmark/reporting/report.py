@@ -1,4 +1,4 @@
-"""The report of a results folder: the tables of every protocol that was run, costs, and failures."""
+"""Writes the report of a results folder: the tables of every protocol that was run, costs, and failures."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from astray_benchmark.variants import VARIANTS
 
 
 def report(out: Path, kept: Kept | None = None) -> list[Table]:
-    """Makes all tables that the results in a folder allow, and writes them to ``tables/`` and ``report.md``.
+    """Makes all tables for which a folder has results, and writes them to ``tables/`` and ``report.md``.
 
-    It first packs the results into ``scores/`` and makes the tables from there: these few files and the manifest are
-    enough to get the same tables without running anything. ``kept`` receives the numbers that were computed, for
+    It first packs the results into ``scores/`` and makes the tables from there, so that these few files and the
+    manifest suffice to make the same tables again. ``kept`` receives the computed numbers, to pass them to
     :func:`astray_benchmark.reporting.figures.draw`.
     """
     manifest = manifests.read(out)

@@ -1,4 +1,4 @@
-"""The results of one protocol: the numbers that its tables and figures show."""
+"""The results of one protocol: the numbers for its tables and figures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ INTERVALS = (
 )
 
 Kept = dict[Any, pl.DataFrame | None]
-"""Numbers that were computed already, for the tables and figures that need them again."""
+"""A cache of computed numbers that several tables and figures need."""
 
 BASE_RATE = "base rate"
-"""The name of a guess in the tables of prefixes."""
+"""The name of guessing in the tables of prefixes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Results:
         return [name for method in self.manifest["methods"] for name in (method, method + MEAN_ONLY, method + SURE)]
 
     def frame(self, source: str) -> pl.DataFrame | None:
-        """Returns the figures of a source, a row for each draw and method, computed once; None if there are none.
+        """Returns the figures of a source, with a row for each draw and method; computed once; None without rows.
 
         "trips", and "kinds" (by kind of anomaly): :func:`astray_benchmark.measures.of_trips`; "fixes": ``of_fixes``;
         "prefixes": ``of_prefixes``, and the base rate as a method; "streams": ``of_streams``; "promises":
@@ -71,7 +71,7 @@ class Results:
         return found if len(found) else None
 
     def _of_trips(self) -> pl.DataFrame:
-        """Computes the figures of trips, setting by setting, since protocols share settings."""
+        """Computes the figures of trips for each setting separately, because protocols share settings."""
         for setting in self.settings:
             if setting not in self.kept:
                 rows = measures.of_setting(self.trips.lazy(), [setting])
@@ -81,7 +81,7 @@ class Results:
 
 
 def _prefixes(results: Results) -> pl.DataFrame | None:
-    """Adds a guess as one more method; its figures are the same for any method's draws."""
+    """Adds guessing as a method, with the same figures for every method's draws."""
     figures = results.rows(runner.PARTS)
     if figures is None:
         return None
@@ -98,7 +98,7 @@ def _streams(results: Results) -> pl.DataFrame | None:
 
 
 def _promises(results: Results) -> pl.DataFrame:
-    """Keeps the first and the last third only for splits by time."""
+    """Drops the first and last third except for splits by time."""
     figures = measures.of_promises(results.trips)
     if not len(figures):
         return figures
@@ -107,7 +107,7 @@ def _promises(results: Results) -> pl.DataFrame:
 
 
 def _drift(results: Results) -> pl.DataFrame | None:
-    """Computes the cost of a test on the future: the same people and seeds, split by time instead of at random."""
+    """Computes the cost of a split by time instead of at random, for the same people and seeds."""
     figures = results.frame("trips")
     assert figures is not None
     past, future = (figures.filter(pl.col("split") == split) for split in ("random", "chronological"))
@@ -129,7 +129,7 @@ _SOURCES: dict[str, Callable[[Results], pl.DataFrame | None]] = {
 def read(out: Path, manifest: Mapping[str, Any], table: str = runner.TRIPS) -> pl.LazyFrame | None:
     """Reads all results of a folder; returns None if there are none.
 
-    In simulated data every seed is another city, whose p01 is another person, so names of people get their cities.
+    In simulated data every seed is a different city with a different p01, so the city is added to people's names.
     """
     scores = read_kept(out, table)
     if scores is None or manifest["dataset"] != "simulated":
@@ -159,7 +159,7 @@ def of_what(setting: Setting) -> str:
 
 
 def deciding(methods: Iterable[str], metric: str) -> list[str]:
-    """Returns the ways to decide that differ in a metric: certainty changes neither a ranking nor a p-value."""
+    """Returns the ways to decide that differ in a metric: "+ uncertainty" changes neither rankings nor p-values."""
     if metric in ("f1_default", "false_alarm_rate"):
         return [m for m in methods if not m.endswith((SURE, MEAN_ONLY))]
     return [m for m in methods if metric in ("recall", "precision", "f1") or not m.endswith(SURE)]

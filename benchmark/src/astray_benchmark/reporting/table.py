@@ -61,7 +61,7 @@ class Table:
         if wrong:
             raise DataError(
                 f"table {self.name!r}: a row of {len(wrong[0])} cells under {len(self.columns)} heads",
-                remedy="give a cell a head",
+                remedy="give one head for each cell",
             )
 
     @property
@@ -87,7 +87,7 @@ class Table:
         return text.getvalue()
 
     def latex(self) -> str:
-        r"""Returns a floating table for booktabs, common heads over ``\cmidrule``s, as in the paper's tables."""
+        r"""Returns a floating table for booktabs, with common heads over ``\cmidrule``s like the paper's tables."""
         groups = [column.partition(" | ") for column in self.columns]
         lines = [r"\begin{table*}", r"\small\centering", rf"\caption{{{_escaped(self.title)}}}"]
         lines += [rf"\label{{tab:{self.name}}}", rf"\begin{{tabular}}{{l{'c' * (len(self.columns) - 1)}}}", r"\toprule"]
@@ -119,7 +119,7 @@ def write(tables: Sequence[Table], folder: Path) -> None:
 
 
 def said(cell: Cell) -> str:
-    """Formats a cell: numbers get three decimals, whole numbers none.
+    """Formats a cell, with three decimals for numbers and none for whole numbers.
 
     >>> said(0.12345), said(7), said(None), said(Interval(0.5, float("nan"), float("nan"))), said(float("inf"))
     ('0.123', '7', '', '0.500', '∞')
@@ -143,9 +143,9 @@ def _flat(cell: Cell, wide: bool) -> list[str | float]:
 
 
 def _plain(value: Cell) -> str | float:
-    """Rounds a value to the digits on which machines agree; empty if it is not a number."""
+    """Rounds a value to digits that are the same on all machines; returns empty text for NaN."""
     if isinstance(value, float):
-        return "" if math.isnan(value) else round(value, 9) + 0.0  # not -0.0
+        return "" if math.isnan(value) else round(value, 9) + 0.0  # + 0.0 turns -0.0 into 0.0
     return value if isinstance(value, (str, int)) else ""
 
 

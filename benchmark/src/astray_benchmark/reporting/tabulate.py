@@ -1,4 +1,4 @@
-"""Makes tables by recipes: chooses the draws, splits them into rows, and computes a statistic for each cell.
+"""Makes tables from recipes: chooses the draws, splits them into rows, and computes a statistic for each cell.
 
 The templates of a recipe may use {dataset}; {split}, {rate}, {share} (the rate in percent) and {reading} of the
 setting; {metric}, {words}; {eps}, {p} and {two} (the rate of false alarms, as a number and in percent), {promise},
@@ -42,7 +42,7 @@ _OVER = re.compile(r"\{(kind|ratio|contamination|history|method)\}")
 
 
 def tables(results: Results, protocol: str) -> list[Table]:
-    """Makes every table of a protocol that its results allow. Neighbouring recipes for each setting take turns."""
+    """Makes all tables of a protocol; neighbouring recipes with one table for each setting alternate by setting."""
     made: list[Table] = []
     for each, group in groupby(table_recipes(protocol), key=lambda recipe: recipe.each):
         recipes = list(group)
@@ -53,7 +53,7 @@ def tables(results: Results, protocol: str) -> list[Table]:
 
 
 def table(recipe: TableRecipe, results: Results, setting: Setting | None = None) -> list[Table]:
-    """Makes the tables of one recipe, one for each metric; none if nothing was run."""
+    """Makes the tables of one recipe, one for each metric; returns an empty list if nothing was run."""
     if recipe.irregular:
         return irregular_tables.TABLES[recipe.irregular](results)
     frame = results.frame(recipe.source)
@@ -71,7 +71,7 @@ def table(recipe: TableRecipe, results: Results, setting: Setting | None = None)
 
 
 class Column(NamedTuple):
-    """A column: its head, the statistic of its cells, and the values by which a row's draws are chosen."""
+    """A column: its head, the statistic of its cells, and the values that select a row's draws for it."""
 
     head: str
     statistic: str
@@ -82,7 +82,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sheet:
-    """One table in the making."""
+    """One table while it is made."""
 
     recipe: TableRecipe
     results: Results
@@ -161,7 +161,7 @@ class _Sheet:
             yield tuple(in_words(column, names[column]) for column in self.recipe.rows.values()), part
 
     def _split(self, whole: pl.DataFrame, column: str) -> list[tuple[Any, pl.DataFrame]]:
-        """Splits draws by a column: methods and settings in the order of the command, other values as they come."""
+        """Splits draws by a column: methods and settings in the order of the command, other values by occurrence."""
         found = {key[0]: part for key, part in whole.partition_by(column, as_dict=True, maintain_order=True).items()}
         order = self._values(column)
         return [(value, found[value]) for value in (found if order is None else order) if value in found]
@@ -175,12 +175,12 @@ class _Sheet:
         if column == "kind":
             return sorted(self.frame["kind"].unique().to_list())
         if column in measures.SETTING:
-            known = set(self.frame[column].to_list())  # a study may have been run in part
+            known = set(self.frame[column].to_list())  # perhaps only a part of the study was run
             return [v for v in dict.fromkeys(getattr(s, column) for s in self.results.settings) if v in known]
         return None
 
     def _columns(self) -> Iterator[Column]:
-        """Yields the columns; neighbours whose heads stand for values of the same column take turns."""
+        """Yields the columns; neighbouring heads with values of the same setting alternate by value."""
         words = self._words()
 
         def column(head: str, said: str, where: tuple[str, Any] | None = None) -> Column:
@@ -252,7 +252,7 @@ STATISTICS: dict[str, Callable[[pl.DataFrame, str], Cell]] = {
     "interval": _interval,
     "centre": lambda part, metric: measures.interval(part, metric).mean,
     "mean": mean_of,
-    # A mean of infinite delays says nothing.
+    # A mean of infinite delays would be useless.
     "median": lambda part, metric: float(part[metric].median()),  # type: ignore[arg-type]
     "lowest": lambda part, metric: float(_of_people(part, metric).min()),  # type: ignore[arg-type]
     "highest": lambda part, metric: float(_of_people(part, metric).max()),  # type: ignore[arg-type]
