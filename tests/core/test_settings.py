@@ -288,7 +288,7 @@ def test_setting_a_threshold_that_is_not_a_number_later_is_refused():
     past = city(people=1, days=3, seed=0).trips
     model = Detector().fit(past)
     for wrong in ("low", ["low"] * len(past), lambda trips: ["low"] * len(trips)):
-        with pytest.raises(DataError, match="eps is"):
+        with pytest.raises(DataError, match="eps does not give one threshold"):
             model.set_params(eps=wrong).score(past)
     with pytest.raises(DataError, match="ways is -1; give a whole number, 0 or more"):
         Detector(ways=-1).fit(past)
