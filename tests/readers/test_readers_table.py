@@ -745,7 +745,8 @@ def test_several_agents_are_not_merged_into_one_unasked(tmp_path: Path) -> None:
 
 def test_with_an_agent_that_the_caller_names_no_remark_says_whose_the_fixes_are(tmp_path: Path) -> None:
     file = write(tmp_path, f"t,lat,lon,weather\n{T0},41,-8,rain\n")
-    for options, said in (({}, "so all fixes belong to one agent, 'fixes'; not"), ({"one_agent": True}, "was recognised; not")):
+    cases = (({}, "so all fixes belong to one agent, 'fixes'; not"), ({"one_agent": True}, "was recognised; not"))
+    for options, said in cases:
         _, report = quietly(file, **options)
         assert f"{said} used are 'weather'" in str(report.assumptions[0])
 
