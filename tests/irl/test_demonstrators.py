@@ -569,7 +569,7 @@ def test_refreshed_rows_are_seen_with_the_present_memory():
     again = after.refresh(rows)
     assert (habits(after, again)[:, 0] > 0).all()
     np.testing.assert_array_equal(again.states, rows.states)
-    with pytest.raises(DataError, match="do not hold the steps"):
+    with pytest.raises(DataError, match="do not contain their steps"):
         after.refresh(replace(rows, steps=None))
 
 

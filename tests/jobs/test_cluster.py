@@ -279,11 +279,11 @@ def test_a_missing_scheduler_and_a_scheduler_without_workers_are_reported(home: 
         ("tcp://10.1.2.3:8786", "neither on this machine nor encrypted"),
         ("tcp://0.0.0.0:8786", "neither on this machine nor encrypted"),
         ("tcp://localhost.example:8786", "neither on this machine nor encrypted"),
-        ("ws://127.0.0.1:8786", "no address of a scheduler"),
-        ("127.0.0.1:8786", "no address of a scheduler"),
-        ("tls://host", "no address of a scheduler"),
-        ("tcp://127.0.0.1:99999", "no address of a scheduler"),
-        ("tcp://[::1", "no address of a scheduler"),
+        ("ws://127.0.0.1:8786", "not the address of a scheduler"),
+        ("127.0.0.1:8786", "not the address of a scheduler"),
+        ("tls://host", "not the address of a scheduler"),
+        ("tcp://127.0.0.1:99999", "not the address of a scheduler"),
+        ("tcp://[::1", "not the address of a scheduler"),
     ],
 )
 def test_addresses_that_are_neither_loopback_nor_tls_are_refused(address: str, why: str):

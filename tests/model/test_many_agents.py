@@ -492,7 +492,7 @@ class TestLearning:
         [
             ({"look_for": ("speed",)}, "give some of place, route, manner, time"),
             ({"featurizer": FeaturizerConfig(context=ContextSpec(weekday=True))}, "another context"),
-            ({"featurizer": {"encoder": "raw"}}, "by their familiarity"),
+            ({"featurizer": {"encoder": "raw"}}, "share a reward for the encoder familiarity"),
             ({"featurizer": FeaturizerConfig(context=ContextSpec(landmarks=((45.0, 7.0),)))}, "landmarks"),
             ({"sharing": {"pupils": 3}}, "no field named 'pupils'"),
         ],

@@ -667,7 +667,7 @@ def test_events_are_not_written_into_the_state_or_its_lock(fleet: Detector, tmp_
             watch(fleet, [], tmp_path / name, state=state)
     lock = tmp_path / "state.lock"
     lock.write_text('{"sequence": 1, "event": "score"}\n')
-    with pytest.raises(DataError, match="holds something"):
+    with pytest.raises(DataError, match="exists and is not empty"):
         watch(fleet, [], lock, state=state)
     assert lock.read_text() == '{"sequence": 1, "event": "score"}\n'
 
