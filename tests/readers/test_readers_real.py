@@ -26,7 +26,7 @@ def porto() -> Path:
     return Path(os.environ["ASTRAY_PORTO"])
 
 
-def test_all_of_geolife_is_read_with_one_bad_fix_and_one_reset_clock(geolife: Path) -> None:
+def test_all_of_geolife_is_read_with_one_bad_fix_one_reset_clock_and_copies(geolife: Path) -> None:
     report = Report()
     trips = read(geolife, skip_bad=True, report=report)
     assert len(trips.agents) == 182
@@ -34,8 +34,9 @@ def test_all_of_geolife_is_read_with_one_bad_fix_and_one_reset_clock(geolife: Pa
     assert trips.n_rows > 24_600_000
     assert report.counts == {"latitude outside [-90, 90]": 1}
     assert report.skipped[0].file.endswith(os.path.join("020", "Trajectory", "20110911000506.plt"))
-    assert len(report.assumptions) == 1
-    assert "20000101231219" in str(report.assumptions[0])
+    clock, copies = report.assumptions
+    assert "20000101231219" in str(clock)
+    assert "'003/20090330005208' as '000/20090330005208'" in str(copies)
 
 
 def test_one_person_of_geolife_is_as_the_files_say(geolife: Path) -> None:
