@@ -150,10 +150,11 @@ def algorithm_1(
         log_density = copy.deepcopy(pi).log_prob  # of pi as it is now: q(tau) of these samples
         for background in learner.evidence.backgrounds.values():  # line 6: append them to T_s
             background.append("policy", generated, log_density)
-        measures = algorithm_2(learner, slice(None) if config.all_heads else k, config, rng)  # line 7: update r_theta_k
+        measures = algorithm_2(learner, None if config.all_heads else k, config, rng)  # line 7: update r_theta_k
         rewards = reward.posterior()(generated.features)[:, :, k].mean(axis=1)
         by_step = np.zeros(rollout.mask.shape)
-        by_step[rollout.mask] = rewards
+        # The policy of the maximum-entropy model is soft-optimal: it maximises the sum of r - log pi (Ziebart 2010).
+        by_step[rollout.mask] = rewards - config.policy_temperature * rollout.log_prob[rollout.mask]
         done = pi.improve(rollout, by_step)  # line 8: update pi with respect to r_theta_k by TRPO
         measures |= {"policy_reward": float(rewards.mean()), "kl": done.kl, "entropy": done.entropy}
         yield {"head": k} | measures
@@ -197,14 +198,14 @@ def bootstrap(n_trips: int, n_heads: int, rng: np.random.Generator) -> NDArray[n
 # -------------------------------------------------------------------- Algorithm 2: reward function update
 
 
-def algorithm_2(learner: Learner, heads: int | slice, config: LearnConfig, rng: np.random.Generator) -> Measures:
-    """Runs Algorithm 2: J gradient steps on the MAP objective of Section 4.2, for the sampled head (or for all)."""
+def algorithm_2(learner: Learner, head: int | None, config: LearnConfig, rng: np.random.Generator) -> Measures:
+    """Runs Algorithm 2: J gradient steps on the MAP objective of Section 4.2, for the sampled head; for all if None."""
     measured = []
     for _ in range(config.updates):  # line 1
         loss = learner.estimate(learner.reward, learner.evidence, config, rng)  # lines 2 to 5
-        chosen = loss.per_head[heads].mean()
+        chosen = loss.per_head.mean() if head is None else loss.per_head[head]
         # The sum of log p(tau | theta) over n demonstrations, plus log p(theta), all divided by n.
-        objective = chosen + learner.reward.neg_log_prior() / learner.independent
+        objective = chosen + learner.reward.neg_log_prior(head) / learner.independent
         if not math.isfinite(objective.item()):
             raise TrainingError(
                 f"the reward's loss became {objective.item()}, so nothing was changed",

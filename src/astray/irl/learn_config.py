@@ -67,6 +67,7 @@ class LearnConfig:
     batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
     horizon: int = 50  # the most steps in a rollout, and in the parts of trajectories that Eq. 3 sums over
+    policy_temperature: float = 1.0  # the policy maximises the sum of r - temperature * log pi; 0: the reward alone
     rollouts: int = 64  # trajectories that the policy generates in each iteration; 0: no policy
     clone_updates: int = 300  # gradient steps of behavioural cloning before the first rollout
     aspects: bool = True  # a reward for each kind of counterfactual (place, route, manner, time); False: one for all

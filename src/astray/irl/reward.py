@@ -80,19 +80,26 @@ class RewardHeads(nn.Module):
         """Sets the mean of the prior to the present weights, so that further learning stays near them."""
         self.prior_mean = [p.detach().clone() for p in (*self.weights, *self.biases)]
 
-    def neg_log_prior(self) -> Tensor:
-        """Returns -log p(theta) up to a constant, averaged over the heads.
+    def neg_log_prior(self, head: int | None = None) -> Tensor:
+        """Returns -log p(theta) up to a constant: of one head or, by default, averaged over the heads.
 
         For head k it is |theta_s|^2 / 2 sigma^2 + |theta_k|^2 / 2 sigma^2, where theta is the deviation from the mean
-        of the prior. The shared layers theta_s are in every head's sum, so the average counts them once, and each
-        theta_k by 1/K.
+        of the prior, theta_s are the shared layers of the head's network, and theta_k are the head's own weights
+        (averaged over the aspects). The prior of the other heads has no part in it: before a head is first sampled,
+        Adam would turn that small gradient into full steps to zero.
         """
         means = self.prior_mean or itertools.repeat(0.0)
         moved = [p - mean for p, mean in zip((*self.weights, *self.biases), means, strict=False)]
-        own = {len(self.weights) - 1, len(moved) - 1}  # the last layer's weights and biases
-        share = len(self.aspects) * self.config.heads
-        squares = [m.square().sum() / (share if i in own else 1) for i, m in enumerate(moved)]
-        return torch.stack(squares).sum() / (2 * self.config.prior_variance * self.config.networks)
+        last = {len(self.weights) - 1, len(moved) - 1}  # weights and biases of the heads
+        aspects, heads = len(self.aspects), self.config.heads
+        networks, share = self.config.networks, aspects * heads
+        if head is not None:
+            network, k = divmod(head, heads)
+            moved = [m[network] for m in moved]
+            moved = [m.view(-1, aspects, heads)[..., k] if i in last else m for i, m in enumerate(moved)]
+            networks, share = 1, aspects
+        squares = [m.square().sum() / (share if i in last else 1) for i, m in enumerate(moved)]
+        return torch.stack(squares).sum() / (2 * self.config.prior_variance * networks)
 
     def posterior(self) -> RewardPosterior:
         """Returns the reward as arrays that need no torch."""

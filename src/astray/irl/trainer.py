@@ -189,7 +189,7 @@ def reward_updates(learner: Learner, config: LearnConfig, rng: np.random.Generat
     """Runs Algorithm 1 without its policy: samples a head, updates the reward, and yields the measures."""
     for _ in range(config.iterations):
         k = int(rng.integers(learner.reward.n_heads))
-        yield {"head": k} | algorithm_2(learner, slice(None) if config.all_heads else k, config, rng)
+        yield {"head": k} | algorithm_2(learner, None if config.all_heads else k, config, rng)
 
 
 # -------------------------------------------------------------------- the background without a policy
