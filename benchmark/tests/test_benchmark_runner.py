@@ -720,13 +720,14 @@ def test_a_study_may_be_run_in_parts_into_one_folder(tmp_path: Path, capsys: pyt
         assert str(tmp_path) not in (tmp_path / "results" / name).read_text()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )
-def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
-    tmp_path: Path, number: signal.Signals, code: int
+def test_a_signal_ends_a_run_with_its_workers_at_once_and_what_was_finished_stays(
+    tmp_path: Path, number: signal.Signals, code: int, workers: int
 ):
-    arguments = ["simulated", "--people", "2", "--days", "21", "-m", "iforest", "--seeds", "99", "-w", "2"]
+    arguments = ["simulated", "--people", "2", "--days", "21", "-m", "iforest", "--seeds", "99", "-w", str(workers)]
     process = subprocess.Popen(
         [sys.executable, "-m", "astray.cli", "benchmark", *arguments, "-o", str(tmp_path)],
         stderr=subprocess.PIPE,
@@ -740,19 +741,20 @@ def test_no_worker_outlives_a_run_that_is_ended_and_what_was_finished_stays(
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        workers = psutil.Process(process.pid).children(recursive=True)
-        assert len(workers) >= 2
+        started = psutil.Process(process.pid).children(recursive=True)
+        assert len(started) >= (workers if workers > 1 else 0)
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as a terminal does: workers get it, too
         else:
             process.send_signal(number)
         assert process.wait(20) == code
-        _, alive = psutil.wait_procs(workers, timeout=20)
+        _, alive = psutil.wait_procs(started, timeout=20)
         assert not alive
     finally:
         process.kill()
         said = process.communicate()[1]
     assert "Traceback" not in said
+    assert not list(tmp_path.glob("failed/**/*.parquet"))  # the case that was running is not finished, not failed
     for path in tmp_path.glob("trips/**/*.parquet"):
         assert len(pl.read_parquet(path))
 

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from astray.core.atomic import replacing
-from astray.core.errors import AstrayError
+from astray.core.errors import AstrayError, Terminated
 from astray.core.processes import spread
 from astray_benchmark.calibration import on_one_scale
 from astray_benchmark.contenders import Contender, Fitted, Method, Seconds, StreamMethod
@@ -284,7 +284,9 @@ class Worker:
                 self._last = job.case, self.dataset.trial(job.case)
             method = next(m for m in self.methods if m.name == job.method)
             write(self.out, job, score(self._last[1], job.case, method))
-        except (Exception, SystemExit) as error:  # the run reports any error and continues
+        except Terminated:
+            raise  # somebody ends the run; the case is not finished
+        except (Exception, SystemExit) as error:  # the run reports any error of a method, and continues
             why = reason(error)
             fail(self.out, job, why)
         return Done(job, time.perf_counter() - began, why)

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from astray.core.errors import Terminated
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -163,5 +165,5 @@ def _in_list(name: str, says: str) -> str:
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """Raises SystemExit, so that temporary files are removed."""
-    raise SystemExit(128 + number)
+    """Raises an exception, so that temporary files are removed."""
+    raise Terminated(128 + number)

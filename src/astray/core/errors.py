@@ -157,6 +157,10 @@ class ModelFileError(AstrayError, ValueError):
     """A model file cannot be read or written; an older file of that name is untouched."""
 
 
+class Terminated(SystemExit):
+    """Somebody ended the program by SIGTERM; not an error of the data or of the code that was running."""
+
+
 class UnknownAgentWarning(UserWarning):
     """The model does not know the agents of some trips, so it cannot score these trips; they go to review."""
 
