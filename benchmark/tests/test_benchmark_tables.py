@@ -29,6 +29,7 @@ from astray_benchmark.reporting.recipes import figure_recipes, table_recipes
 from astray_benchmark.reporting.report import key, report
 from astray_benchmark.reporting.results import deciding, flagging
 from astray_benchmark.reporting.table import Table, write
+from astray_benchmark.reporting.table import said as said_in
 from astray_benchmark.reporting.tabulate import STATISTICS
 from astray_benchmark.variants import VARIANTS, WHOLE
 
@@ -120,6 +121,26 @@ def test_only_the_way_that_has_p_values_is_judged_by_them():
     assert (found["astray"]["f1_default"], found["astray"]["false_alarm_rate"]) == (0.5, 1.0)
     assert np.isnan(found["astray" + SURE]["f1_default"])
     assert deciding(list(found), "f1_default") == ["astray"]
+
+
+def test_a_method_without_p_values_has_no_figures_by_them(tmp_path: Path):
+    paper = case_table(CASE, "kdd19", KIND, [0.0, -0.5, 0.1, 0.2, -3.0, -4.0], uncertainty=[0.1] * 6)
+    paper = paper.with_columns(pl.lit(None, pl.Float64).alias("p_value"))
+    (row, sure) = measures.of_trips(paper).iter_rows(named=True)
+    assert np.isnan([row["f1_default"], row["false_alarm_rate"], sure["f1_default"]]).all()
+    assert row["f1"] == 1.0
+    assert "p-value" not in set(measures.of_uncertainty(paper)["order"])
+    for job, table in (("kdd19", paper), ("lof", case_table(CASE, "lof", KIND, [0.0] * 6))):
+        runner.write(tmp_path, runner.Job(CASE, job), {runner.TRIPS: table})
+    said = {"dataset": "geolife", "settings": {}, "data_sha256": "d", "codes": [], "versions": {}, "machine": ""}
+    said |= {"protocols": ["p1", "p5"], "methods": ["kdd19", "lof"], "seeds": [0], "commands": []}
+    (tmp_path / manifest.NAME).write_text(json.dumps({**said, "codes": [{"sha256": "c", "commit": ""}]}))
+    tables = {table.name: table for table in report(tmp_path)}
+    rows = {row[0]: dict(zip(tables["p1_random_0.05"].heads, row, strict=True)) for row in tables["p1_random_0.05"].rows}
+    assert said_in(rows["kdd19"]["p ≤ 0.02 F1"]) == said_in(rows["kdd19"]["p ≤ 0.02 false alarms"]) == "–"
+    assert said_in(rows["lof"]["p ≤ 0.02 F1"]) == "0.000"
+    draw(tmp_path)
+    assert ">p-value<" not in (tmp_path / "figures" / "risk_coverage.svg").read_text()
 
 
 def test_a_method_is_also_judged_by_its_mean_alone_and_by_what_it_is_sure_of():

@@ -527,11 +527,12 @@ class Detector(Parameters):
 
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
         deviation over the heads, wider where the history is short), score (compared with the threshold: N(tau) or, for
-        a reward that was learned from steps alone, the worst window if that is lower), p_value (conformal), aspect
-        (what is most unusual: place, route, manner or time), decision, history (past trips behind the score),
-        start (when the trip began), zone (its time zone, see :meth:`zones`), and the segment in which the trip lost
-        most normality: segment_start, segment_end, segment_normality (null if there is none). Date-times are in UTC;
-        text files have them in the zone, with the offset. States and actions have no start and no zone.
+        a reward that was learned from steps alone, the worst window if that is lower), p_value (conformal; null if no
+        trip was held out of learning, as with preset="kdd19"), aspect (what is most unusual: place, route, manner or
+        time), decision, history (past trips behind the score), start (when the trip began), zone (its time zone, see
+        :meth:`zones`), and the segment in which the trip lost most normality: segment_start, segment_end,
+        segment_normality (null if there is none). Date-times are in UTC; text files have them in the zone, with the
+        offset. States and actions have no start and no zone.
 
         Trips of an unknown agent have no history and are for review, whatever they score; an
         :class:`~astray.core.errors.UnknownAgentWarning` names these agents.

@@ -992,6 +992,33 @@ def test_live_fixes_from_standard_input_become_events(home: Path):
     assert {"score", "trip_ended", "refused"} <= {event["event"] for event in events}
 
 
+def test_without_held_out_trips_no_p_value_is_known_wherever_it_is_shown(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+):
+    # The paper's preset learns from every trip, so that no normal trip is left to compare with.
+    past, model, trips = str(home / "past.csv"), str(tmp_path / "paper.astray"), str(tmp_path / "new.csv")
+    paper = ["--preset", "kdd19", "--iterations", "1", "--max-trips", "10", "--agent", "p00"]
+    assert main(["fit", past, "-o", model, "-q", *paper]) == 0
+    new = astray.read(home / "new.csv").agent("p00")
+    write_table(fixes_and_trips(new[:3], Path(trips)), Path(trips))
+    capsys.readouterr()
+    assert main(["score", model, trips, "--to", "jsonl", "-q"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["p_value"], row["score"] is None) for row in rows] == [(None, False)] * 3
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")  # no colours
+    assert main(["score", model, trips, "-q"]) == 0
+    assert len(re.findall(r"p00-\d+ +-?[\d.]+ +[\d.]+ - ", capsys.readouterr().out)) == 3
+    assert main(["explain", model, trips, str(new.trajectory_ids[0])]) == 0
+    assert ", p = unknown, " in capsys.readouterr().out
+    lines = fixes_and_trips(new[:1], None).with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
+    command = [*ASTRAY, "watch", model, "--scores", "0", "-o", str(tmp_path / "events.jsonl"), "-q"]
+    subprocess.run(command, input=lines.write_ndjson(), text=True, check=True)
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert {event["p_value"] for event in events if "p_value" in event} == {None}
+    assert "trip_ended" in {event["event"] for event in events}
+
+
 def test_watch_appends_the_events_of_each_run_to_the_same_file(home: Path, tmp_path: Path):
     trips = astray.read(home / "new.csv").agent("p00")
     for i in range(2):

@@ -132,7 +132,8 @@ def assert_equal(final: TripScore, detector: Detector, trip: Trajectories, toler
     """Asserts that the final scores of a live trip, with the segment, are those of the table."""
     row = detector.score(trip).row(0, named=True)
     for name in ("normality", "uncertainty", "score", "p_value", "history"):
-        assert getattr(final, name) == pytest.approx(row[name], abs=tolerance), name
+        expected = math.nan if row[name] is None else row[name]
+        assert getattr(final, name) == pytest.approx(expected, abs=tolerance, nan_ok=True), name
     assert (final.aspect, final.decision) == (row["aspect"], row["decision"])
     if row["segment_start"] is None:
         assert final.segment is None

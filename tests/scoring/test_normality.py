@@ -417,11 +417,16 @@ def test_time_so_far_is_that_of_the_trip_in_any_order():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(-5, 5), max_size=20), st.lists(st.integers(-6, 6), max_size=10))
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=20), st.lists(st.integers(-6, 6), max_size=10))
 def test_p_values_count_the_left_out_trips_that_score_as_low(left_out: list[int], new: list[int]):
     got = Sample.of(np.array(left_out, float)).p_values(np.array(new, float))
     expected = [(1 + sum(s <= x for s in left_out)) / (1 + len(left_out)) for x in new]
     np.testing.assert_allclose(got, expected)
+
+
+def test_without_normal_trips_no_p_value_is_known():
+    assert np.isnan(Sample().p_values(np.array([-9.0, 0.0]))).all()
+    assert np.isnan(Sample().p_value(-9.0))
 
 
 @pytest.mark.parametrize("ties", [False, True])

@@ -63,8 +63,8 @@ def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
     """Computes AUROC, AP, recall, precision and F1 of each draw and contender; by kind, each against all normal trips.
 
     ``f1_default`` is the F1 of flags by the p-value, astray's default, which a heavy tail of the scores does not
-    affect. ``false_alarm_rate`` is the share of normal trips with such a flag. ``f1_matched`` is the F1 at the
-    threshold at which a method flags 2 % of the normal trips.
+    affect. ``false_alarm_rate`` is the share of normal trips with such a flag. Both are NaN for a method without
+    p-values. ``f1_matched`` is the F1 at the threshold at which a method flags 2 % of the normal trips.
     """
     rows = []
     for key, case in cases_of(trips):
@@ -79,9 +79,10 @@ def of_trips(trips: pl.DataFrame, *, by_kind: bool = False) -> pl.DataFrame:
                 if same not in ranked:
                     ranked[same] = _ranked(score[chosen], label)
                 row = ranked[same] | metrics.decisions(flagged[chosen], label)._asdict()
-                own = name == key["method"]  # the other ways decide by scores alone
-                row["f1_default"] = metrics.decisions(rare[chosen], label).f1 if own else float("nan")
-                row["false_alarm_rate"] = float(rare[normal].mean()) if own and normal.any() else float("nan")
+                has_p = name == key["method"] and case["p_value"].count() > 0  # other ways decide by scores alone
+                row["f1_default"] = metrics.decisions(rare[chosen], label).f1 if has_p else float("nan")
+                alarms = has_p and normal.any()
+                row["false_alarm_rate"] = float(rare[normal].mean()) if alarms else float("nan")
                 rows.append({**key, "method": name, "kind": kind, **row})
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -197,7 +198,7 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
     """Measures the gain from review in four orders, for each draw of the methods with an uncertainty.
 
-    "p-value" puts the trips with the lowest p-values first; "heads" those on which the heads disagree most;
+    "p-value" puts the trips with the lowest p-values first, if the method has any; "heads" those on which the heads disagree most;
     "threshold" those with a score nearest to eps, which needs no uncertainty; "doubt" combines the last two
     (:func:`astray.scoring.decisions.doubt`). Review in random order removes the reviewed share of the errors.
     """
@@ -230,7 +231,8 @@ def orders_of_deferral(case: pl.DataFrame, score: Floats) -> dict[str, Floats]:
     """Returns the orders in which to review a draw's trips, as numbers; the highest come first."""
     spread = case["uncertainty"].fill_null(np.inf).to_numpy()
     rare = -case["p_value"].cast(pl.Float64).fill_null(1.0).to_numpy()
-    return {"p-value": rare, "heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
+    orders = {"p-value": rare} if case["p_value"].count() else {}
+    return orders | {"heads": spread, "threshold": -np.abs(score - EPS), "doubt": doubt(score, spread, EPS)}
 
 
 def of_promises(trips: pl.DataFrame) -> pl.DataFrame:

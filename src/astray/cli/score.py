@@ -155,7 +155,7 @@ def _show(tables: list[pl.DataFrame]) -> None:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else "" if value is None else str(value)
+    return f"{value:.2f}" if isinstance(value, float) else "-" if value is None else str(value)
 
 
 def _times(row: Mapping[str, Any]) -> list[str]:

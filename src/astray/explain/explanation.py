@@ -83,7 +83,7 @@ class Explanation:
     reasons
         What lowered the trip's score most, the most important first.
     trip_normality, trip_uncertainty, score, p_value
-        The scores of the whole trip.
+        The scores of the whole trip; the p-value is NaN if no trip was held out of learning.
     history
         The number of past trips that the scores are based on.
     zone
@@ -161,10 +161,11 @@ class Explanation:
 
     def __str__(self) -> str:
         whose, began = harmless(self.agent) or "the agent", f"; began {self.began}" if self.began else ""
+        p = "unknown" if np.isnan(self.p_value) else f"{self.p_value:.2g}"
         lines = [
             f"Trip {harmless(self.trajectory)} of {whose}: {self.decision} (score {self.score:.1f} against "
             f"{round(self.eps, 2):g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
-            f"p = {self.p_value:.2g}, {number_of(self.history, 'past trip')}){began}"
+            f"p = {p}, {number_of(self.history, 'past trip')}){began}"
         ]
         if self.why:
             lines.append(f"  {self.why}")

@@ -7,6 +7,7 @@ standardised mean of n. With ``scale="step"`` N is the plain mean of n, as print
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -100,16 +101,19 @@ class Sample:
     def p_values(self, scores: Array) -> Floats:
         """Returns conformal p-values: the share of normal trips and the new one that score as low (Vovk et al. 2005).
 
-        If a new trip is exchangeable with those of the sample, P(p <= alpha) <= alpha.
+        If a new trip is exchangeable with those of the sample, P(p <= alpha) <= alpha. NaN if the sample is empty.
 
         >>> Sample.of(np.array([0.0, 1.0, 2.0])).p_values(np.array([-9.0, 0.5, 9.0])).tolist()
         [0.25, 0.5, 1.0]
         """
         below = self._below[np.searchsorted(self.scores, scores, side="right")]
-        return np.where(np.isnan(scores), np.nan, (1.0 + below) / (1.0 + self.total))
+        known = ~np.isnan(scores) & (len(self.scores) > 0)
+        return np.where(known, (1.0 + below) / (1.0 + self.total), np.nan)
 
     def p_value(self, score: float) -> float:
         """Returns the p-value of one score, without the cost of arrays."""
+        if not len(self.scores):
+            return math.nan
         below = self._below[self.scores.searchsorted(score, side="right")]
         return float((1.0 + below) / (1.0 + self.total))
 
@@ -132,7 +136,7 @@ class Calibration:
     lowest
         Centre and spread of the minimum of N and the worst window; None if windows are not scored.
     normal
-        The scores of normal trips, for p-values.
+        The scores of normal trips, for p-values; empty if no trip was held out of learning.
     window_length
         Seconds (or steps) of a window.
     scale
@@ -176,7 +180,7 @@ class TripScores(NamedTuple):
     normality: Floats  # N(tau)
     uncertainty: Floats  # its standard deviation over the heads
     score: Floats  # what decisions use: N(tau) or, without a trip reward, the worst window if that is lower
-    p_value: Floats  # the share of normal trips that score as low; small = anomalous
+    p_value: Floats  # the share of normal trips that score as low; small = anomalous; NaN if none was held out
     aspect: NDArray[np.int64]  # the aspect that lowers the score most; -1 if the trip has no score
 
 

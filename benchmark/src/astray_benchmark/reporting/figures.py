@@ -35,7 +35,12 @@ Drawn = Iterator[tuple[str, "Figure"]]
 _GRID = np.linspace(0.0, 1.0, 201)
 _SPREAD = 0.7  # the share of a row's height that its marks cover
 _READINGS = {"strangers": ("o", INK), "intruder": ("D", GREY)}
-_ORDERS = ("p-value", "spread of the heads", "distance from the threshold", "doubt, of the last two")
+_ORDERS = {
+    "p-value": ("p-value", SOLID),
+    "heads": ("spread of the heads", SOLID),
+    "threshold": ("distance from the threshold", DASHED),
+    "doubt": ("doubt, of the last two", DOTTED),
+}
 
 
 def draw(out: Path, kept: Kept | None = None) -> list[Path]:
@@ -347,7 +352,7 @@ def risk(recipe: FigureRecipe, results: Results) -> Drawn:
 
 def _risk(axes: Axes, trips: pl.DataFrame) -> None:
     """Draws a method's mean risk-coverage curves, for each order of review and for a random order."""
-    by: dict[str, list[Floats]] = {name: [] for name in _ORDERS}
+    by: dict[str, list[Floats]] = {order: [] for order in _ORDERS}
     errors, anomalies = [], []
     for case in trips.partition_by(*measures.DRAW):
         _, score, flagged = next(iter(measures.contenders(case)))
@@ -355,11 +360,13 @@ def _risk(axes: Axes, trips: pl.DataFrame) -> None:
         wrong = flagged != label
         errors.append(wrong.mean())
         anomalies.append(label.mean())
-        for found, doubt in zip(by.values(), measures.orders_of_deferral(case, score).values(), strict=True):
+        for order, doubt in measures.orders_of_deferral(case, score).items():
             curve = metrics.risk_coverage(wrong, doubt)
-            found.append(np.interp(_GRID[10:], curve.coverage, curve.risk))
-    for (name, found), colour, dash in zip(by.items(), COLOURS, (SOLID, SOLID, DASHED, DOTTED), strict=False):
-        axes.plot(_GRID[10:], np.mean(found, axis=0), color=colour, ls=dash, lw=1.8, label=name)
+            by[order].append(np.interp(_GRID[10:], curve.coverage, curve.risk))
+    for (order, found), colour in zip(by.items(), COLOURS, strict=False):
+        if found:  # a method without p-values has no such order
+            name, dash = _ORDERS[order]
+            axes.plot(_GRID[10:], np.mean(found, axis=0), color=colour, ls=dash, lw=1.8, label=name)
     axes.axhline(float(np.mean(errors)), color=GREY, lw=1.2, ls=":", label="at random")
     axes.axhline(float(np.mean(anomalies)), color=INK, lw=1, ls=(0, (6, 2, 1, 2)), label="if nothing is flagged")
     axes.set_xlim(0, 1)
