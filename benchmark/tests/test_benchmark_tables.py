@@ -136,7 +136,9 @@ def test_a_method_without_p_values_has_no_figures_by_them(tmp_path: Path):
     said |= {"protocols": ["p1", "p5"], "methods": ["kdd19", "lof"], "seeds": [0], "commands": []}
     (tmp_path / manifest.NAME).write_text(json.dumps({**said, "codes": [{"sha256": "c", "commit": ""}]}))
     tables = {table.name: table for table in report(tmp_path)}
-    rows = {row[0]: dict(zip(tables["p1_random_0.05"].heads, row, strict=True)) for row in tables["p1_random_0.05"].rows}
+    rows = {
+        row[0]: dict(zip(tables["p1_random_0.05"].heads, row, strict=True)) for row in tables["p1_random_0.05"].rows
+    }
     assert said_in(rows["kdd19"]["p ≤ 0.02 F1"]) == said_in(rows["kdd19"]["p ≤ 0.02 false alarms"]) == "–"
     assert said_in(rows["lof"]["p ≤ 0.02 F1"]) == "0.000"
     draw(tmp_path)

@@ -58,7 +58,9 @@ def choose(trips: pl.DataFrame) -> tuple[str, int, tuple[int, int, int]]:
     known = trips.drop_nulls(["normality", "score"])
     own = known.filter(pl.col("kind") == "")
     # The lowest segment among trips that are normal as a whole; if there is no such trip, the lowest trip.
-    partly = own.filter((pl.col("p_value").fill_null(1.0) > RATE) & (pl.col("score") > EPS)).sort("part", "score", nulls_last=True)
+    partly = own.filter((pl.col("p_value").fill_null(1.0) > RATE) & (pl.col("score") > EPS)).sort(
+        "part", "score", nulls_last=True
+    )
     partly = partly if len(partly) else own.sort("score")
     who, seed = str(partly["subject"][0]), int(partly["seed"][0])
     mine = known.filter((pl.col("subject") == who) & (pl.col("seed") == seed))

@@ -198,8 +198,8 @@ def of_streams(streams: pl.DataFrame) -> pl.DataFrame:
 def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
     """Measures the gain from review in four orders, for each draw of the methods with an uncertainty.
 
-    "p-value" puts the trips with the lowest p-values first, if the method has any; "heads" those on which the heads disagree most;
-    "threshold" those with a score nearest to eps, which needs no uncertainty; "doubt" combines the last two
+    "p-value" puts the trips with the lowest p-values first, if there are any; "heads" those on which the heads disagree
+    most; "threshold" those with a score nearest to eps, which needs no uncertainty; "doubt" combines the last two
     (:func:`astray.scoring.decisions.doubt`). Review in random order removes the reviewed share of the errors.
     """
     rows = []
