@@ -16,8 +16,8 @@ A row shows a method of the table (``method``), or of another one (``table``). A
 "ours F1"`` names another column, or is shown as it stands. A column of another table has the table before it:
 ``"porto/p2_matched: AP"``. Without rows the page shows all methods. ``where = {split = "random"}`` chooses among
 several rows of a method, for all rows or in one; ``key`` is the column of methods if it is not "method". The best
-figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. A table
-without figures says that it has not been measured yet.
+figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. A row whose
+method was not run has dashes, and a table without figures says that it has not been measured yet.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PAGES = [ROOT / "README.md", RESULTS / "README.md"]
 SHOWN = RESULTS / "shown.toml"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- /results -->)", re.DOTALL)
 MISSING = "*Not measured yet.*"
+NOT_RUN = "–"
 
 Row = dict[str, Any]
 
@@ -61,9 +62,9 @@ def table(recipe: dict[str, Any], results: Path) -> str:
     lines = []
     figures: dict[str, list[float | None]] = {head: [] for head in heads}
     for row in given:
-        if "method" in row and not row_of(row, recipe, results):
-            continue  # it was not run
         cells = {head: cell(head, row, recipe, results) for head in heads}
+        if "method" in row and not row_of(row, recipe, results):  # it was not run
+            cells = {head: (cells[head][0] or NOT_RUN, None) for head in heads}
         for head, (_, value) in cells.items():
             figures[head].append(value)
         lines.append((row.get("said", row.get("method", "")), cells))

@@ -207,7 +207,8 @@ rows = [{method = "b", said = "the second"}, {method = "a"}, {method = "c"}, {sa
     assert make_results.filled(page, shown, tmp_path).partition("-->\n")[2] == (
         "\n| method | AP | F1 | later | draws |\n|---|---|---|---|---|\n"
         "| the second | **.750 [.700, .800]** |  |  | 10 |\n"
-        "| a | .500 [.400, .600] | .250 | .125 | 10 |\n| *paper* |  | *.3* |  |  |\n\n<!-- /results -->\nAfter."
+        "| a | .500 [.400, .600] | .250 | .125 | 10 |\n| c | – | – | – | – |\n"
+        "| *paper* |  | *.3* |  |  |\n\n<!-- /results -->\nAfter."
     )
     missing = make_results.filled(page, shown, tmp_path / "nowhere")
     assert make_results.MISSING in missing

@@ -189,6 +189,9 @@ def test_the_command_reports_what_failed_beside_the_rest(folder: Path, capsys: p
     assert "### Failed" in report
     assert "ZeroDivisionError: nothing to divide by (somebodys.py" in report
     assert (out / "tables" / "failed.csv").exists()
+    missing = pl.read_csv(out / "tables" / "unfinished.csv")
+    assert missing.rows() == [("somebodys:Broken", "person/rate=0.1,split=random", 0, 2)]
+    assert "Asked for, and not finished" in report
     # Alone, it is told as well.
     assert run_command("benchmark", command, [*WORDS, "-m", "somebodys:Broken", "-o", str(folder / "alone")]) != 0
     assert "ZeroDivisionError" in (folder / "alone" / "report.md").read_text("utf-8")

@@ -631,6 +631,28 @@ def test_tables_leave_out_what_was_not_run(folder: Path, tmp_path: Path):
     assert [(row[0], row[1], row[-1]) for row in found["costs"].rows] == [("astray", 2.0, 1), ("lof", 2.0, 1)]
 
 
+def test_a_report_names_what_was_asked_for_and_is_not_finished(folder: Path, tmp_path: Path):
+    (tmp_path / manifest.NAME).write_bytes((folder / manifest.NAME).read_bytes())
+    jobs = [
+        runner.Job(Case(Setting(rate=rate), "017", seed), m) for rate in (0.05, 0.1) for seed in (0, 1) for m in "ab"
+    ]
+    kept_scores.ask(tmp_path, jobs[:6])
+    kept_scores.ask(tmp_path, jobs)  # later more seeds
+    for job in jobs:
+        if job.method == "a" and (job.case.setting.rate, job.case.seed) != (0.1, 1):
+            runner.write(tmp_path, job, {runner.TRIPS: case_table(job.case, "a", KIND, [0.0] * 6)})
+    (missing,) = (table for table in report(tmp_path) if table.name == "unfinished")
+    low, high = ("person/rate=0.05,split=random", "person/rate=0.1,split=random")
+    # The manifest of the folder names two more methods, of which nobody knows the cases.
+    assert missing.rows == (
+        ("b", low, 0, 2),
+        ("a", high, 1, 2),
+        ("b", high, 0, 2),
+        ("astray", "", 0, None),
+        ("lof", "", 0, None),
+    )
+
+
 def test_being_sure_does_not_appear_where_only_the_ranking_counts(tables: dict[str, Table]):
     assert not any(str(row[0]).endswith(SURE) for row in tables["p6_ap"].rows)
     assert any(str(row[0]).endswith(SURE) for row in tables["p6_f1"].rows)

@@ -124,7 +124,7 @@ def command(
       [dim]# the tables and figures once more, from the scores that are kept[/dim]
       astray benchmark report results/geolife
     """
-    from astray_benchmark import manifest, runner
+    from astray_benchmark import kept_scores, manifest, runner
     from astray_benchmark.external_detectors import ExternalDetector
     from astray_benchmark.labelled_data import LabelledTrips
     from astray_benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK, QUICK_POOL
@@ -190,6 +190,7 @@ def command(
     manifest.record(out, source, asked, changed_code=changed_code)
     with _shown(quiet) as show:
         every = cases(source, wanted, draws, rates, splits)
+        kept_scores.ask(out, runner.jobs_of(contenders, every))
         outcome = runner.run(source, contenders, every, out, workers=workers, progress=show)
     failed = outcome.failed
     if not quiet:

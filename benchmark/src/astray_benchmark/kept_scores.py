@@ -2,12 +2,13 @@
 
 ``trips`` holds every trip's scores to four digits or more, truncated and not rounded, so that each stays on the same
 side of -2; ``streams`` holds decisions and questions. There are too many scores of single fixes to keep, so ``fixes``
-and ``prefixes`` hold the figures of every draw. No file contains places.
+and ``prefixes`` hold the figures of every draw. ``asked`` lists the cases that commands asked for, finished or not. No
+file contains places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import polars as pl
 from astray.core.atomic import replacing
 from astray_benchmark import measures, runner
 
-FOLDER = "scores"
+FOLDER, ASKED = "scores", "asked"
 
 _TRIPS = (
     *(*measures.KEY, "trip", "kind", "nth", "score", "normality", "uncertainty", "p_value"),
@@ -53,6 +54,33 @@ def pack(out: Path) -> None:
             path.parent.mkdir(exist_ok=True)
             with replacing(path) as file:
                 rows.write_parquet(file, compression="zstd", compression_level=19)
+
+
+def ask(out: Path, jobs: Sequence[runner.Job]) -> None:
+    """Adds the cases that a command asks for to those that earlier commands asked for."""
+    path = out / FOLDER / f"{ASKED}.parquet"
+    rows = pl.DataFrame([job.key for job in jobs], infer_schema_length=None)
+    if path.exists():
+        rows = pl.concat([pl.read_parquet(path), rows], how="diagonal_relaxed")
+    path.parent.mkdir(exist_ok=True)
+    with replacing(path) as file:
+        rows.select(measures.KEY).unique(maintain_order=True).write_parquet(file, compression="zstd")
+
+
+def unfinished(out: Path) -> pl.DataFrame:
+    """Returns a row for each method and setting with how many cases were asked for, and how many are finished."""
+    asked, trips = (read_kept(out, table) for table in (ASKED, runner.TRIPS))
+    if asked is None:  # of a version that did not note it
+        return pl.DataFrame()
+    none = pl.LazyFrame(schema=asked.collect_schema())
+    done = (none if trips is None else trips.select(measures.KEY)).unique().with_columns(finished=True)
+    return (
+        asked.join(done, on=measures.KEY, how="left", maintain_order="left", nulls_equal=True)
+        .group_by("method", "family", *measures.SETTING, maintain_order=True)
+        .agg(pl.col("finished").count(), pl.len().alias("asked"))
+        .filter(pl.col("finished") < pl.col("asked"))
+        .collect()
+    )
 
 
 def read_kept(out: Path, table: str) -> pl.LazyFrame | None:

@@ -26,7 +26,7 @@ from astray.core.errors import AstrayError, Terminated
 from astray.core.processes import spread
 from astray_benchmark.calibration import on_one_scale
 from astray_benchmark.contenders import Contender, Fitted, Method, Seconds, StreamMethod
-from astray_benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, prefixes, slug
+from astray_benchmark.protocols import PREFIXES, Case, Dataset, Setting, Trial, Value, prefixes, slug
 
 TRIPS, FIXES, PARTS, STREAMS = "trips", "fixes", "prefixes", "streams"
 FAILED = "failed"
@@ -43,6 +43,13 @@ class Job(NamedTuple):
     def path(self) -> str:
         """Returns the name of the job's file, the same in each of the folders."""
         return f"{self.case.name}/{slug(self.method)}.parquet"
+
+    @property
+    def key(self) -> dict[str, Value]:
+        """Returns the columns that are the same in every row of the job's tables."""
+        setting, subject, seed = self.case.setting, self.case.subject, self.case.seed
+        named = {"subject": subject, "seed": seed, "family": setting.family, "method": self.method}
+        return asdict(setting) | named
 
 
 class Done(NamedTuple):
@@ -84,7 +91,7 @@ def run(
     If a case fails, the run writes the reason to ``failed/`` for the report and continues; the next run tries it again.
     The results do not depend on the number of workers.
     """
-    jobs = [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
+    jobs = jobs_of(methods, cases)
     waiting = [job for job in jobs if not (out / TRIPS / job.path).exists()]
     rest = Counter(job.method for job in waiting)
     failed: list[Done] = []
@@ -98,6 +105,11 @@ def run(
             left = time_left(took, rest, workers)
             progress(Progress(len(jobs) - len(waiting) + finished, len(jobs), left, done))
     return Outcome(len(waiting) - len(failed), len(jobs) - len(waiting), tuple(failed))
+
+
+def jobs_of(methods: Sequence[Contender], cases: Sequence[Case]) -> list[Job]:
+    """Lists every method on every case that it can run with."""
+    return [Job(case, method.name) for case in cases for method in methods if able(method, case.setting)]
 
 
 def able(method: Contender, setting: Setting) -> bool:
@@ -160,9 +172,7 @@ def score(trial: Trial, case: Case, method: Contender) -> dict[str, pl.DataFrame
 
 def _key(case: Case, method: Contender) -> list[pl.Expr]:
     """Returns the columns that are the same in every row of a case's tables."""
-    named = {**asdict(case.setting), "subject": case.subject, "seed": case.seed}
-    named |= {"family": case.setting.family, "method": method.name}
-    return [pl.lit(value).alias(name) for name, value in named.items()]
+    return [pl.lit(value).alias(name) for name, value in Job(case, method.name).key.items()]
 
 
 def _trips(trial: Trial, key: list[pl.Expr], scored: pl.DataFrame, took: Seconds, scoring: float) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from astray_benchmark import measures, runner
+from astray_benchmark import kept_scores, measures, runner
 from astray_benchmark.measures import MEAN_ONLY
 from astray_benchmark.protocols import Setting
 from astray_benchmark.reporting import printed
@@ -162,6 +162,22 @@ def _costs(name: str, title: str, trips: pl.DataFrame, present: Sequence[str], c
     if len(commands) > 1:
         note += " Not all rows come from one command, so that the machine may have been more or less busy."
     return Table(name, title, columns, tuple(rows), note)
+
+
+def unfinished(out: Path, manifest: Mapping[str, Any], present: Sequence[str]) -> list[Table]:
+    """Lists what was asked for and has no scores; returns an empty list if everything is finished."""
+    rows: list[tuple[Cell, ...]] = []
+    for row in kept_scores.unfinished(out).iter_rows(named=True):
+        setting = Setting(**{name: row[name] for name in measures.SETTING})
+        rows.append((row["method"], f"{row['family']}/{setting.name}", row["finished"], row["asked"]))
+    named = {row[0] for row in rows}
+    rows += [(m, "", 0, None) for m in manifest["methods"] if m not in present and m not in named]
+    if not rows:
+        return []
+    note = "The run was stopped, or these cases failed. The same command runs them."
+    return [
+        Table("unfinished", "Asked for, and not finished", ("method", "cases", "finished", "asked"), tuple(rows), note)
+    ]
 
 
 def failures(out: Path) -> list[Table]:
