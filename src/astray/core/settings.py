@@ -309,7 +309,7 @@ class ItsOwn:
         "trips; kdd19: the paper's method. By default own for a pool, shared for one agent.",
         _one_of("default", "shared", "own", "kdd19"),
         more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
-        "name no agents. ``kdd19`` is the paper to the letter: raw coordinates, the policy alone as background, Eq. 3, "
+        "name no agents. ``kdd19`` is the paper's own method: raw coordinates, the policy alone as background, Eq. 3, "
         "and N(tau) a plain mean.",
     )
     encoder: str | Encoder | None = setting(
@@ -326,7 +326,13 @@ class OwnReward:
     """Settings for learning a reward from the agent's trips alone."""
 
     objective: str | None = setting(
-        TEXT, None, "step; or trajectory, which is Eq. 3 of the paper.", _one_of("step", "trajectory")
+        TEXT,
+        None,
+        "step; or trajectory: Eq. 3 of the paper with its weights tempered by the horizon (not in kdd19).",
+        _one_of("step", "trajectory"),
+        more="The temperature T (``temperature`` in ``config``) is the horizon by default, so that the weights do not "
+        "collapse on one trajectory; only T = 1, as in the preset ``kdd19``, is Eq. 3 as printed. The loss is smallest "
+        "at T log p - (T - 1) log q, up to a constant, with p of the demonstrations and q of the background.",
     )
     heads: int | None = setting(WHOLE, None, "Reward heads: their spread is the uncertainty.", POSITIVE)
     networks: int | None = setting(WHOLE, None, "Independent networks, each with that number of heads.", POSITIVE)

@@ -60,7 +60,7 @@ class LearnConfig:
     policy: TRPOConfig = TRPOConfig()
     iterations: int = 30  # N of Algorithm 1
     updates: int = 25  # J of Algorithm 2: gradient steps of the reward in each iteration
-    objective: str = "step"  # 'step': discriminate single steps; 'trajectory': Eq. 3 of the paper
+    objective: str = "step"  # 'step': discriminate single steps; 'trajectory': Eq. 3, at the temperature below
     temperature: float | None = None  # divides the exponent of the weights in Eq. 3; None: the horizon; 1: as printed
     all_heads: bool = True  # update every head in each iteration, each on its own bootstrap; False: the sampled one
     learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to a twentieth

@@ -69,8 +69,9 @@ def step_loss(
 ) -> Loss:
     """Returns the logistic loss for classifying steps as demonstrated or background (Finn et al. 2016, on GANs).
 
-    With as many background steps as demonstrated ones, the reward that minimises this loss is the log-ratio of the
-    densities of demonstrations and background.
+    With as many background steps as demonstrated ones, the reward that minimises this loss is log p/q, the log-ratio of
+    the densities of demonstrations and background: the reward of relative-entropy IRL, p = q exp R (Boularias, Kober
+    and Peters 2011), and not that of maximum entropy, which would be log p.
     """
     from torch.nn.functional import softplus
 
