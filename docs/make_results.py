@@ -17,7 +17,8 @@ A row shows a method of the table (``method``), or of another one (``table``). A
 ``"porto/p2_matched: AP"``. Without rows the page shows all methods. ``where = {split = "random"}`` chooses among
 several rows of a method, for all rows or in one; ``key`` is the column of methods if it is not "method". The best
 figure of a column is bold: the highest, the lowest for heads in ``lowest``, none for those in ``plain``. A row whose
-method was not run has dashes, and a table without figures says that it has not been measured yet.
+method was not run has dashes, and a table without figures says that it has not been measured yet. With ``table`` alone
+the page shows the whole table, and its note, as the benchmark wrote them; with ``picture`` and ``says`` a picture.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-PAGES = [ROOT / "README.md", RESULTS / "README.md"]
+PAGES = [ROOT / "README.md", RESULTS / "README.md", RESULTS / "paper.md"]
 SHOWN = RESULTS / "shown.toml"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- /results -->)", re.DOTALL)
 MISSING = "*Not measured yet.*"
@@ -53,6 +54,11 @@ def recipes() -> dict[str, Any]:
 
 def table(recipe: dict[str, Any], results: Path) -> str:
     """Returns a table in Markdown, or a remark that there is none yet."""
+    if "picture" in recipe:
+        there = (results / recipe["picture"]).exists()
+        return f"\n![{recipe['says']}]({recipe['picture']})\n\n" if there else f"\n{MISSING}\n\n"
+    if "columns" not in recipe:
+        return whole(results, recipe["table"])
     heads: dict[str, str] = recipe["columns"]
     first = recipe.get("first", "method")
     given = recipe.get("rows")
@@ -84,6 +90,14 @@ def table(recipe: dict[str, Any], results: Path) -> str:
         ]
         made.append("| " + " | ".join([said, *shown]) + " |")
     return "\n" + "\n".join(made) + "\n\n"
+
+
+def whole(results: Path, name: str) -> str:
+    """Returns a table of results without its heading; a remark if it was never made."""
+    folder, _, file = name.partition("/")
+    path = results / folder / "tables" / f"{file}.md"
+    text = path.read_text("utf-8").partition("\n\n")[2].strip() if path.exists() else MISSING
+    return f"\n{text}\n\n"
 
 
 def said_alike(value: float, other: float | None) -> bool:

@@ -214,8 +214,24 @@ rows = [{method = "b", said = "the second"}, {method = "a"}, {method = "c"}, {sa
     assert make_results.MISSING in missing
 
 
+def test_a_page_may_show_a_whole_table_or_a_picture(tmp_path: Path):
+    (tmp_path / "town" / "tables").mkdir(parents=True)
+    (tmp_path / "town" / "tables" / "t.md").write_text("### Title\n\n| a |\n|---|\n| 1 |\n\nA note.\n")
+    page = "<!-- results: table -->\n<!-- /results -->\n<!-- results: map -->\n<!-- /results -->\n"
+    shown = {"table": {"table": "town/t"}, "map": {"picture": "town/map.png", "says": "A map"}}
+    filled = make_results.filled(page, shown, tmp_path)
+    assert "-->\n\n| a |\n|---|\n| 1 |\n\nA note.\n\n<!--" in filled
+    assert filled.count(make_results.MISSING) == 1
+    (tmp_path / "town" / "map.png").touch()
+    assert "![A map](town/map.png)" in make_results.filled(filled, shown, tmp_path)
+
+
 def test_every_table_of_the_page_of_results_was_measured():
     blocks = [block for page in make_results.PAGES for block in make_results.BLOCK.findall(page.read_text("utf-8"))]
-    assert {name for _, name, *_ in blocks} == set(make_results.recipes())
+    recipes = make_results.recipes()
+    assert {name for _, name, *_ in blocks} == set(recipes)
     assert len(blocks) > 10
-    assert not any(make_results.MISSING in block[2] for block in blocks)
+    kept = {path.name for path in make_results.RESULTS.iterdir() if path.is_dir()}
+    for _, name, shown, *_ in blocks:
+        folder = (recipes[name].get("table") or recipes[name]["picture"]).partition("/")[0]
+        assert make_results.MISSING not in shown or folder not in kept, name

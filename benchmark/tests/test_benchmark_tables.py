@@ -16,7 +16,6 @@ from astray.core.errors import DataError
 from astray.model.pretrained import pretrained
 from astray.simulate import city
 from astray_benchmark import kept_scores, manifest, measures, runner
-from astray_benchmark.examples import choose
 from astray_benchmark.measures import MEAN_ONLY, SURE
 from astray_benchmark.methods import METHODS, methods
 from astray_benchmark.metrics import Interval, average_precision
@@ -782,17 +781,6 @@ def test_report_and_draw_refuse_a_folder_without_results(tmp_path: Path):
         report(tmp_path)
     with pytest.raises(DataError, match="holds no results yet"):
         draw(tmp_path)
-
-
-def test_the_three_examples_are_a_usual_trip_a_part_and_somebody_elses():
-    table = case_table(CASE, "astray", ["", "", "", "", "agent-swap"], score=[1.0, 0.5, -0.5, -6.0, -7.0])
-    table = table.with_columns(
-        pl.Series("p_value", [0.9, 0.8, 0.4, 0.01, 0.01]), pl.Series("part", [None, -2.1, -5.0, -9.0, -9.0])
-    )
-    # The third is fine as a whole and has a bad part; the fourth is bad as a whole.
-    who, seed, (normal, partly, other) = choose(table)
-    assert (who, seed, partly, other) == ("017", 0, 2, 4)
-    assert normal in (0, 1)
 
 
 def test_prefixes_run_from_a_tenth_to_the_whole():

@@ -15,7 +15,7 @@ from explained_trip import START, a_trip
 from matplotlib.figure import Figure
 
 from astray.core.errors import DataError
-from astray.plots import explanation_figure, history_figure, save_figure, scores_figure
+from astray.plots import Known, explanation_figure, history_figure, save_figure, scores_figure, trips_figure
 
 
 def text_of(figure: Figure, folder: Path) -> str:
@@ -180,6 +180,24 @@ def test_a_trip_without_a_usable_fix_can_be_drawn_and_says_so(tmp_path: Path) ->
     said = text_of(explanation_figure(trip), tmp_path)
     assert "For review" in said
     assert "no usable fix, so no score" in said
+
+
+def test_trips_one_below_the_other_show_the_threshold_and_what_is_known_to_be_wrong(tmp_path: Path) -> None:
+    trip = a_trip()
+    odd = replace(trip, normality=np.where(np.arange(40) < 20, -7.0, 0.0), score=-3.5)
+    wrong = np.arange(40) < 10
+    figure = trips_figure([trip, odd], ["Hers", "Another's"], {1: Known("the detour", wrong)})
+    first, first_in_time, second, second_in_time = figure.axes
+    said = text_of(figure, tmp_path).splitlines()
+    assert [said.count(words) for words in ("threshold: −2", "opens: −2")] == [2, 0]
+    assert sum(line.startswith(("Hers: N(τ) = ", "Another's: N(τ) = ")) for line in said) == 2
+    assert said.count("the detour") == 2  # on the map and in time
+    assert not any(line.get_label() == "the detour" for line in (*first.lines, *first_in_time.lines))
+    (bar,) = (line for line in second_in_time.lines if line.get_label() == "the detour")
+    assert len(bar.get_xdata()) == 10
+    assert second_in_time.get_ylim()[0] == pytest.approx(-7.3)  # of normality, however wide its band is
+    assert first.get_position().x1 < first_in_time.get_position().x0
+    assert second.get_position().y1 < first.get_position().y0
 
 
 def test_states_and_actions_have_no_map(tmp_path: Path) -> None:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from astray.core.errors import AstrayError, DataError
+from astray.core.errors import DataError
 
 if TYPE_CHECKING:
     from astray_benchmark.protocols import Dataset
-    from astray_benchmark.reporting.results import Kept
-    from astray_benchmark.runner import Progress
-
-EVERY = 10.0  # seconds between two lines of progress if there is no terminal
-WHERE = {"geolife": "ASTRAY_GEOLIFE", "porto": "ASTRAY_PORTO"}
 
 
 def command(
     dataset: Annotated[
         str,
         Argument(
-            metavar="geolife|porto|simulated|trips|labelled|report",
-            help="What to test on, or report.",
+            metavar="geolife|porto|simulated|trips|labelled|paper|report",
+            help="What to test on; paper: the paper's tables beside ours; report: no run.",
             show_default=False,
         ),
     ],
@@ -88,6 +79,12 @@ def command(
     pairs: Annotated[int, Option("--pairs", min=1, help="Porto: how many pairs of places P8 tests.")] = 20,
     people: Annotated[int, Option("--people", min=2, help="Simulated: how many are tested in a city.")] = 10,
     days: Annotated[int, Option("--days", min=7, help="Simulated: for how many days.")] = 90,
+    geolife: Annotated[
+        Path | None, Option("--geolife", metavar="DIR", help="Paper: your copy of GeoLife, or set ASTRAY_GEOLIFE.")
+    ] = None,
+    porto: Annotated[
+        Path | None, Option("--porto", metavar="PATH", help="Paper: your copy of Porto's taxis, or set ASTRAY_PORTO.")
+    ] = None,
     cache: Annotated[
         bool, Option("--cache", help="GeoLife: keep what was parsed in the folder, as data.parquet, to start sooner.")
     ] = False,
@@ -121,30 +118,41 @@ def command(
       astray benchmark labelled --data new.csv --label kind -o results/labelled
       [dim]# your own detector beside them: a class with fit and score_samples[/dim]
       astray benchmark geolife --data Data -m lof,my_module:MyDetector -o mine
+      [dim]# the tables of the paper, as printed and as measured here: FOLDER/paper.md[/dim]
+      astray benchmark paper --geolife Data --porto train.csv -w 2 -o paper
       [dim]# the tables and figures once more, from the scores that are kept[/dim]
       astray benchmark report results/geolife
     """
-    from astray_benchmark import kept_scores, manifest, runner
-    from astray_benchmark.external_detectors import ExternalDetector
+    from astray_benchmark import runner
     from astray_benchmark.labelled_data import LabelledTrips
     from astray_benchmark.methods import FOLLOWING, METHODS, OWN_BACKGROUND, QUICK, QUICK_POOL
     from astray_benchmark.methods import methods as by_name
+    from astray_benchmark.paper_study import run_paper
     from astray_benchmark.people_data import AgentsTrips, GeoLife
     from astray_benchmark.porto_data import Porto
-    from astray_benchmark.protocols import PROTOCOLS, cases, chosen, protocols
+    from astray_benchmark.protocols import PROTOCOLS, chosen, protocols
     from astray_benchmark.simulated_data import Simulated
+    from astray_benchmark.study import CACHE, Running, asked_of, existing, raise_if_failed, run_cases, say, write_report
 
     if dataset == "report":
-        _report(folder or out, figures, quiet)
+        write_report(folder or out, figures, quiet)
         return
-    if dataset not in PROTOCOLS:
-        raise DataError(f"no data set named {dataset!r}", remedy=f"there are {', '.join(PROTOCOLS)}")
+    if dataset not in (*PROTOCOLS, "paper"):
+        raise DataError(f"no data set named {dataset!r}", remedy=f"there are {', '.join(PROTOCOLS)} and paper")
     if folder is not None:
         raise DataError(
             f"the folder {folder} has no flag", remedy="name results as -o FOLDER, and your copy of data as --data"
         )
     if out is None:
         raise DataError("no folder is given for the results", remedy=f"give astray benchmark {dataset} -o FOLDER")
+    draws, tested, running = numbers(seeds), tuple(words([users or ""])), Running(workers, figures, changed_code, quiet)
+    if dataset == "paper":
+        if data or protocol or rate or split:
+            raise DataError(
+                "the paper's data sets and protocols are fixed", remedy="leave out --data, -p, --rate and --split"
+            )
+        run_paper(out, {"geolife": geolife, "porto": porto}, methods or (), draws, tested, cache, running)
+        return
     rates, splits = shares(rate or []), words(split or [])
     asked_for = chosen(dataset, protocols(dataset, protocol or ["all"]), rates, splits)
     usual = {"porto": OWN_BACKGROUND, "trips": (*QUICK, *FOLLOWING), "labelled": QUICK_POOL if pooled else QUICK}
@@ -159,20 +167,16 @@ def command(
         )
     idle = [m.name for m in contenders if not any(m.name in those for those in able.values())]
     if idle and methods and not quiet:
-        _say(f"not for {', '.join(asked_for)}, and left out: {', '.join(idle)}")
-    draws = numbers(seeds)
-    tested = tuple(words([users or ""]))
-    past_file = None if past is None else _existing(dataset, past, "--past")
+        say(f"not for {', '.join(asked_for)}, and left out: {', '.join(idle)}")
+    past_file = None if past is None else existing(dataset, past, "--past")
     sources: dict[str, Callable[[str], Dataset]] = {
-        "geolife": lambda path: GeoLife(path, tested, cache=str(out / "data.parquet") if cache else None),
+        "geolife": lambda path: GeoLife(path, tested, cache=str(out / CACHE) if cache else None),
         "porto": lambda path: Porto(path, pairs=pairs),
         "trips": lambda path: AgentsTrips(path, tested),
         "labelled": lambda path: LabelledTrips(path, label, past_file, tested, pooled),
     }
     simulated, labelled = dataset == "simulated", dataset == "labelled"
-    source = Simulated(people, days) if simulated else sources[dataset](_existing(dataset, data))
-    out.mkdir(parents=True, exist_ok=True)
-    names = [m.name for m in contenders]
+    source = Simulated(people, days) if simulated else sources[dataset](existing(dataset, data))
     flags = {
         "--rate": ",".join(f"{r:g}" for r in rates),
         "--split": ",".join(splits),
@@ -184,56 +188,14 @@ def command(
         "--past": "PAST" if labelled and past else "",
         "--pooled": labelled and pooled,
     }
-    typed = manifest.command(dataset, wanted, names, draws, flags)
-    external = {m.name: m.source for m in contenders if isinstance(m, ExternalDetector)}
-    asked = manifest.Asked(typed, wanted, names, draws, external)
-    manifest.record(out, source, asked, changed_code=changed_code)
-    with _shown(quiet) as show:
-        every = cases(source, wanted, draws, rates, splits)
-        kept_scores.ask(out, runner.jobs_of(contenders, every))
-        outcome = runner.run(source, contenders, every, out, workers=workers, progress=show)
-    failed = outcome.failed
-    if not quiet:
-        _say(f"{outcome.ran} cases run, {outcome.skipped} were there already, {len(failed)} failed")
-    _report(out, figures and runner.results(out) is not None, quiet)
+    asked = asked_of(dataset, wanted, contenders, draws, flags)
+    outcome = run_cases(out, source, contenders, asked, running, rates, splits)
+    write_report(out, figures and runner.results(out) is not None, quiet)
     if examples:
         from astray_benchmark.examples import draw_examples
 
         draw_examples(out, source)
-    if failed:
-        first = failed[0]
-        raise AstrayError(
-            f"{len(failed)} cases failed, the first: {first.job.case.name}, {first.job.method}: {first.error}",
-            remedy="the same command tries them again",
-        )
-
-
-def _report(out: Path | None, figures: bool, quiet: bool) -> None:
-    """Writes the tables and figures of a folder, and prints the tables."""
-    from astray_benchmark.reporting.report import report
-
-    if out is None:
-        raise DataError("no folder is given", remedy="give astray benchmark report FOLDER")
-    kept: Kept = {}
-    made = report(out, kept)
-    if figures:
-        from astray_benchmark.reporting.figures import draw
-
-        draw(out, kept)
-    for table in made:
-        if not quiet and "users" not in table.name:
-            print(table.markdown())
-
-
-def _existing(name: str, path: Path | None, flag: str = "--data") -> str:
-    """Returns the path of the data, by default from the environment; raises an error if it does not exist."""
-    if path is None and (found := os.environ.get(WHERE.get(name, ""))):
-        path = Path(found)
-    if path is None or not path.exists():
-        where = f"{path} does not exist" if path else "no path is given for the data"
-        remedy = f"give your copy as {flag}, or set {WHERE[name]}" if name in WHERE else f"give a file as {flag}"
-        raise DataError(f"{name}: {where}", remedy=remedy)
-    return str(path)
+    raise_if_failed(outcome.failed)
 
 
 def numbers(text: str) -> list[int]:
@@ -278,52 +240,3 @@ def shares(given: Iterable[str]) -> list[float]:
         raise DataError(
             f"--rate {','.join(given)!r} cannot be used", remedy="give shares, such as 0.05 or 0.05,0.1"
         ) from None
-
-
-# -------------------------------------------------------------------- progress
-
-
-@contextmanager
-def _shown(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Shows the progress of a run and the time left: a bar on a terminal, otherwise a line every few seconds."""
-    if quiet:
-        yield lambda progress: None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as Bars
-
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-            task = bars.add_task("", total=None)
-            yield lambda p: bars.update(task, total=p.total, completed=p.finished, description=_words(p))
-    else:
-        last = time.monotonic() - EVERY
-
-        def line(p: Progress) -> None:
-            nonlocal last
-            if time.monotonic() - last >= EVERY or p.finished == p.total:
-                last = time.monotonic()
-                _say(f"{p.finished}/{p.total} cases, {_words(p)}")
-
-        yield line
-
-
-def _words(p: Progress) -> str:
-    where = f"{p.last.job.method} on {p.last.job.case.subject} took {duration(p.last.seconds)}"
-    return f"about {duration(p.left)} left ({where}{'; failed' if p.last.error else ''})"
-
-
-def duration(seconds: float) -> str:
-    """Describes a duration.
-
-    >>> duration(4.2), duration(200), duration(8000)
-    ('4 s', '3 min', '2.2 h')
-    """
-    if not seconds < 90:
-        return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-    return f"{seconds:.0f} s"
-
-
-def _say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)

@@ -62,7 +62,7 @@ def ask(out: Path, jobs: Sequence[runner.Job]) -> None:
     rows = pl.DataFrame([job.key for job in jobs], infer_schema_length=None)
     if path.exists():
         rows = pl.concat([pl.read_parquet(path), rows], how="diagonal_relaxed")
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         rows.select(measures.KEY).unique(maintain_order=True).write_parquet(file, compression="zstd")
 

@@ -32,7 +32,8 @@ _NO_MATTER = {
         *("core/writers.py", "core/processes.py"),
     },
     "astray_benchmark": {
-        *("command.py", "examples.py", "kept_scores.py", "manifest.py", "measures.py", "metrics", "reporting")
+        *("command.py", "examples.py", "kept_scores.py", "manifest.py", "measures.py", "metrics", "reporting"),
+        *("paper_study.py", "study.py"),
     },
 }
 

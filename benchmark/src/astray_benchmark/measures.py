@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from astray.irl import kdd19
 from astray.scoring.decisions import doubt
 from astray_benchmark import metrics
 from astray_benchmark.array_types import Bools, Floats
@@ -20,7 +21,8 @@ from astray_benchmark.calibration import RATE
 from astray_benchmark.metrics import Interval
 from astray_benchmark.protocols import Setting
 
-EPS, GAMMA = -2.0, 1.5
+EPS, GAMMA = kdd19.EPSILON, kdd19.GAMMA
+GAMMAS = (np.inf, 3.0, 2.0, GAMMA, 1.0, 0.5, 0.25)
 BUFFER = 10  # fixes: the longest buffer of VUS-PR, fixed before any score was seen
 PROMISED = (0.01, 0.02, 0.05, 0.1)
 PROMISE = f"rate_{RATE:g}"
@@ -224,6 +226,25 @@ def of_uncertainty(trips: pl.DataFrame) -> pl.DataFrame:
                 nothing = np.zeros(len(label), bool)
                 row[f"found_{share:g}"] = metrics.review(nothing, label, doubts, share).errors_removed
             rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def of_gamma(trips: pl.DataFrame) -> pl.DataFrame:
+    """Measures IRL-ADU at several thresholds gamma, for each draw of the methods with an uncertainty.
+
+    A trip that is flagged by its score stays flagged if its uncertainty is at most gamma. With an infinite gamma that
+    is IRL-AD. ``alarms_dropped`` counts the false alarms that are no longer flagged, ``anomalies_dropped`` the others.
+    """
+    rows = []
+    for key, case in cases_of(trips.filter(pl.col("uncertainty").is_not_null().any().over(*KEY))):
+        found, label = kdd19.irl_ad(_numbers(case, "score"), EPS), case["kind"].to_numpy() != ""
+        spread = case["uncertainty"].fill_null(np.inf).to_numpy()
+        for gamma in GAMMAS:
+            kept = kdd19.irl_adu(found, spread, gamma)
+            dropped = found & ~kept
+            row = {"gamma": gamma, "flagged": int(found.sum()), "dropped": int(dropped.sum())}
+            row |= {"alarms_dropped": int((dropped & ~label).sum()), "anomalies_dropped": int((dropped & label).sum())}
+            rows.append({**key, **row, **metrics.decisions(kept, label)._asdict()})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

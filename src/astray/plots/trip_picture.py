@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +89,74 @@ def explanation_figure(explanation: Explanation) -> Figure:
     return figure
 
 
+class Known(NamedTuple):
+    """Fixes of a trip that are known to be wrong."""
+
+    words: str
+    fixes: NDArray[np.bool_]
+
+
+def trips_figure(
+    explanations: Sequence[Explanation],
+    titles: Sequence[str],
+    known: Mapping[int, Known] | None = None,
+) -> Figure:
+    """Draws trips one below the other: each on a map at the left, and its normality over time at the right.
+
+    The axes of time are for normality itself: they cut off the band of the spreads where it is wider.
+
+    Parameters
+    ----------
+    explanations
+        The results of a detector's ``explain``, of GPS trips.
+    titles
+        A heading for each; the trip's normality and uncertainty follow it.
+    known
+        What is known to be wrong with a trip, by its position.
+
+    Examples
+    --------
+    >>> from astray import Detector
+    >>> from astray.simulate import city
+    >>> trips = city(people=2, days=7, seed=0).trips
+    >>> detector = Detector(iterations=2, seed=0).fit(trips.agent("p00"), population=trips.agent("p01"))
+    >>> both = [detector.explain(trips.agent(who)) for who in ("p00", "p01")]
+    >>> len(trips_figure(both, ["Own", "Another's"]).axes)
+    4
+    """
+    # Inches, from the top down.
+    left, wide, gap, time_wide, high, row_high = 0.2, 3.7, 0.75, 5.4, 2.7, 3.6
+    width, height = left + wide + gap + time_wide + 0.95, row_high * len(explanations)
+    figure = canvas(width, height, layout=None)
+    for row, (e, title) in enumerate(zip(explanations, titles, strict=True)):
+        bottom = height - row * row_high - 0.38 - high
+        panels = [
+            figure.add_axes((x / width, bottom / height, w / width, high / height))
+            for x, w in ((left, wide), (left + wide + gap, time_wide))
+        ]
+        wrong = (known or {}).get(row)
+        _draw_map(panels[0], e, wide / high, wrong, columns=3)
+        _draw_time(panels[1], e, wrong, brief=True)
+        scores = minus(f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f}")
+        figure.text(
+            left / width,
+            (bottom + high + 0.1) / height,
+            drawn(f"{title}: {scores}"),
+            fontsize=11,
+            fontweight="bold",
+            color=INK,
+        )
+    return figure
+
+
 # -------------------------------------------------------------------- the map
 
 
-def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
-    """Draws the map on axes that are ``shape`` times as wide as high; returns the coloured line of the trip."""
+def _draw_map(axes: Axes, e: Explanation, shape: float, known: Known | None = None, columns: int = 7) -> LineCollection:
+    """Draws the map on axes that are ``shape`` times as wide as high; returns the coloured line of the trip.
+
+    The legend below it has a number of columns.
+    """
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Patch
 
@@ -114,6 +178,10 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
         axes.plot(*path[inside].T, color=ODD, lw=15, alpha=0.22, solid_capstyle="round", zorder=2)
         if number in _numbered(e):
             _number(axes, number, path[inside[len(inside) // 2]], offset=14)
+    if known is not None:
+        axes.plot(
+            *path[known.fixes].T, color=INK, lw=11, alpha=0.3, solid_capstyle="round", zorder=2.2, label=known.words
+        )
     axes.plot(*path[usable].T, color=INK, lw=4.6, solid_capstyle="round", solid_joinstyle="round", zorder=3)
     trip = _coloured(path[usable], e.normality[usable], 3.2)
     axes.add_collection(trip, autolim=False)
@@ -141,7 +209,7 @@ def _draw_map(axes: Axes, e: Explanation, shape: float) -> LineCollection:
         handles=[*keys[:1], *halo, *keys[1:]] if grey in keys else [*halo, *keys],
         loc="upper left",
         bbox_to_anchor=(-0.01, -0.005),
-        ncols=7,
+        ncols=columns,
         fontsize=8.2,
         frameon=False,
         handlelength=1.9,
@@ -206,14 +274,16 @@ def _number(axes: Axes, number: int, at: Array, offset: float = 0.0) -> None:
 # -------------------------------------------------------------------- in time
 
 
-def _draw_time(axes: Axes, e: Explanation) -> None:
+def _draw_time(axes: Axes, e: Explanation, known: Known | None = None, brief: bool = False) -> None:
+    """Draws normality over time; ``brief`` draws the threshold alone, over the range of normality alone."""
     from matplotlib.ticker import MaxNLocator
 
     usable = usable_fixes(e)
     unit = clock_unit(e)
     since = e.time if unit is None else (e.time - e.time[0]) / unit.seconds
-    bottom = min(LOWEST - 0.3, float(np.nanmin(e.lo, initial=0.0)) - 0.3)
-    top = max(HIGHEST + 0.5, float(np.nanmax(e.hi, initial=0.0)) + 0.3)
+    lowest, highest = (e.normality, e.normality) if brief else (e.lo, e.hi)
+    bottom = min(LOWEST - 0.3, float(np.nanmin(lowest, initial=0.0)) - 0.3)
+    top = max(HIGHEST + 0.5, float(np.nanmax(highest, initial=0.0)) + 0.3)
 
     for i, segment in enumerate(e.segments, 1):
         inside = rows_of(segment, usable)
@@ -221,8 +291,10 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
         if i in _numbered(e):
             _number(axes, i, np.array([(since[inside[0]] + since[inside[-1]]) / 2, top - 0.09 * (top - bottom)]))
     axes.axhline(e.eps, color=INK, lw=1.1)
-    axes.axhline(e.leave, color=INK, lw=0.9, ls=(0, (2, 2)))
-    for height, does in ((e.eps, "opens"), (e.leave, "closes")):
+    named = {"threshold": e.eps} if brief else {"opens": e.eps, "closes": e.leave}
+    if not brief:
+        axes.axhline(e.leave, color=INK, lw=0.9, ls=(0, (2, 2)))
+    for does, height in named.items():
         axes.annotate(
             minus(f"{does}: {round(height, 2):g}"),
             (1.005, height),
@@ -240,8 +312,11 @@ def _draw_time(axes: Axes, e: Explanation) -> None:
     colours, scale = palette()
     axes.scatter(x, n, c=n, cmap=colours, norm=scale, s=9 if len(x) > FEW else 25, zorder=4, linewidths=0)
     if not usable.all():
-        wrong = since[~usable]
-        axes.plot(wrong, np.full(len(wrong), bottom + 0.25), "x", color=GREY, ms=5, label="faulty fixes")
+        faulty = since[~usable]
+        axes.plot(faulty, np.full(len(faulty), bottom + 0.25), "x", color=GREY, ms=5, label="faulty fixes")
+    if known is not None:
+        bar = np.full(int(known.fixes.sum()), bottom + 0.04 * (top - bottom))
+        axes.plot(since[known.fixes], bar, color=INK, lw=4, solid_capstyle="butt", label=known.words)
     axes.set(ylim=(bottom, top), ylabel="normality n(s, a)")
     # At the left, since the legend is at the right.
     axes.set_xlabel("step" if unit is None else f"{unit.name} since the start", loc="left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,8 +165,18 @@ def _costs(name: str, title: str, trips: pl.DataFrame, present: Sequence[str], c
     return Table(name, title, columns, tuple(rows), note)
 
 
-def unfinished(out: Path, manifest: Mapping[str, Any], present: Sequence[str]) -> list[Table]:
+def missing(out: Path, manifest: Mapping[str, Any], name: str = "", title: str = "") -> list[Table]:
+    """Lists what was asked for and has no scores, and the methods that failed; their names and titles have prefixes."""
+    tables = unfinished(out, manifest) + failures(out)
+    return [
+        replace(t, name=name + t.name, title=title + t.title[0].lower() + t.title[1:]) if name else t for t in tables
+    ]
+
+
+def unfinished(out: Path, manifest: Mapping[str, Any]) -> list[Table]:
     """Lists what was asked for and has no scores; returns an empty list if everything is finished."""
+    trips = kept_scores.read_kept(out, runner.TRIPS)
+    present = [] if trips is None else trips.select("method").unique().collect()["method"].to_list()
     rows: list[tuple[Cell, ...]] = []
     for row in kept_scores.unfinished(out).iter_rows(named=True):
         setting = Setting(**{name: row[name] for name in measures.SETTING})

@@ -39,7 +39,6 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
         raise manifests.no_results(out)
     made: list[Table] = []
     about: list[str] = []
-    present: list[str] = []
     if scores is not None:
         kept = {} if kept is None else kept
         for protocol, settings in PROTOCOLS[manifest["dataset"]].items():
@@ -50,7 +49,7 @@ def report(out: Path, kept: Kept | None = None) -> list[Table]:
         present = [m for m in manifest["methods"] if m in set(every["method"].unique())]
         made += irregular_tables.costs(every, present, manifest["commands"])
         about = [*key(present, manifest), ""]
-    made += irregular_tables.unfinished(out, manifest, present) + failed
+    made += irregular_tables.missing(out, manifest)
     write(made, out / "tables")
     with replacing(out / "report.md") as file:
         file.write("\n".join([_head(manifest), *about, *(table.markdown() for table in made)]).encode())

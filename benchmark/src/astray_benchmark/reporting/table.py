@@ -14,6 +14,9 @@ from astray.core.atomic import replacing
 from astray.core.errors import DataError
 from astray_benchmark.metrics import Interval
 
+MISSING = ("unfinished", "failed")
+"""The tables of what is missing; their names may have a prefix."""
+
 Cell = str | float | Interval | None
 
 _LATEX = str.maketrans(
@@ -110,8 +113,10 @@ class Table:
 
 
 def write(tables: Sequence[Table], folder: Path) -> None:
-    """Writes every table three times: ``name.md``, ``name.csv``, ``name.tex``."""
+    """Writes every table three times: ``name.md``, ``name.csv``, ``name.tex``; removes lists of what was missing."""
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (path for name in MISSING for path in folder.glob(f"*{name}.*")):
+        stale.unlink()
     for table in tables:
         for ending, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
             with replacing(folder / f"{table.name}.{ending}") as file:
