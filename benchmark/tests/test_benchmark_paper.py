@@ -171,6 +171,15 @@ def test_kept_scores_alone_give_the_same_page(folder: Path, tables: dict[str, Ta
         assert (tmp_path / "tables" / f"{table.name}.csv").read_text() == table.csv()
 
 
+def test_the_page_can_be_made_while_a_data_set_has_no_results_yet(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "geolife", tmp_path / "geolife")
+    (tmp_path / "porto").mkdir()
+    shutil.copy(folder / "porto" / manifest.NAME, tmp_path / "porto")
+    assert run_command("benchmark", command, ["report", str(tmp_path), "--no-figures", "-q"]) == 0
+    missing = pl.read_csv(tmp_path / "tables" / "porto_unfinished.csv")
+    assert missing["method"].to_list() == ["lof", "kdd19"]
+
+
 def test_a_folder_without_results_has_no_page(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no results yet"):
         write_page(tmp_path)

@@ -98,13 +98,16 @@ def raise_if_failed(failed: Sequence[Done]) -> None:
 
 def write_report(out: Path | None, figures: bool, quiet: bool) -> None:
     """Writes the tables and figures of a folder, and prints the tables."""
+    from astray_benchmark import runner
+    from astray_benchmark.kept_scores import read_kept
     from astray_benchmark.reporting import paper_page
 
     if out is None:
         raise DataError("no folder is given", remedy="give astray benchmark report FOLDER")
     if parts := paper_page.parts(out):
         for part in parts:
-            write_report(part, figures, quiet=True)
+            if runner.results(part) is not None or read_kept(part, runner.TRIPS) is not None:
+                write_report(part, figures, quiet=True)
         made = paper_page.write_page(out)
     else:
         made = _report(out, figures)
