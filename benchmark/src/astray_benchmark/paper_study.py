@@ -26,11 +26,11 @@ from astray_benchmark.study import (
     write_report,
 )
 
-PRESET = "kdd19"  # draws the three trips
-
 if TYPE_CHECKING:
     from astray_benchmark.protocols import Dataset
     from astray_benchmark.runner import Done
+
+PRESET = "kdd19"  # the method of the picture
 
 
 def run_paper(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from astray.core.atomic import replacing
 from astray_benchmark import manifest as manifests
 from astray_benchmark import measures
 from astray_benchmark.examples import PICTURE
-from astray_benchmark.measures import MEAN_ONLY, SURE
+from astray_benchmark.measures import SURE
 from astray_benchmark.protocols import Setting, chosen
 from astray_benchmark.reporting import irregular_tables, printed
 from astray_benchmark.reporting.results import INTERVALS, draws_of, flagging, parts_of, percent, read
@@ -88,7 +88,16 @@ class Study:
             return Sheet(name, theirs, {}, trips)
         ways = [way for method in manifest["methods"] for way in (method, method + SURE)]
         figures = parts_of(measures.of_trips(trips), ways)
-        return Sheet(name, theirs, {printed.PAPER_NAMES.get(way, way): part for way, part in figures}, trips)
+        return Sheet(name, theirs, {_row(way): part for way, part in figures}, trips)
+
+
+def _row(way: str) -> str:
+    """Returns the name of a row: for the paper's methods as it calls them.
+
+    >>> _row("ocsvm"), _row("kdd19 + uncertainty"), _row("astray")
+    ('One-class SVM', 'IRL-ADU', 'astray')
+    """
+    return printed.PAPER_NAMES[way] if way.removesuffix(SURE) in METHODS else way
 
 
 def parts(out: Path) -> list[Path]:
@@ -211,7 +220,7 @@ def table_users(name: str, title: str, sheet: Sheet) -> Table:
     """Makes the paper's Table 2 or 3: its users as printed, then ours, with the averages of both."""
     rate = next(rate for rate, theirs in printed.GEOLIFE.items() if theirs is sheet.theirs)
     users = printed.GEOLIFE_USERS[rate]
-    names = [row for row in sheet.rows if not row.endswith(MEAN_ONLY)]
+    names = sheet.rows
 
     def of_paper(said: str, figures: Mapping[str, printed.Printed]) -> tuple[Cell, ...]:
         blank = (None, None, None)
@@ -265,7 +274,9 @@ def spreads(sheets: Sequence[Sheet]) -> Table:
     return Table("uncertainty", "How uncertain the flagged trips are", columns, tuple(rows), note)
 
 
-def _uncertain(sheets: Sequence[Sheet], measure: Any) -> Iterator[tuple[str, str, pl.DataFrame]]:
+def _uncertain(
+    sheets: Sequence[Sheet], measure: Callable[[pl.DataFrame], pl.DataFrame]
+) -> Iterator[tuple[str, str, pl.DataFrame]]:
     """Yields data, method and figures for each method with an uncertainty."""
     for sheet in sheets:
         known = sheet.trips.filter(pl.col("uncertainty").is_not_null().any().over("method")) if sheet.ours else None
@@ -279,4 +290,8 @@ def _said(gamma: float) -> str:
 
 
 def _deciding(sheets: Sequence[Sheet]) -> str:
-    return flagging(str(part["method"][0]) for sheet in sheets for part in sheet.ours.values())
+    """Describes how trips are flagged."""
+    ways = [str(part["method"][0]) for sheet in sheets for part in sheet.ours.values()]
+    said = flagging(way for way in ways if not way.endswith(SURE))
+    sure = f" IRL-ADU: only if the heads' spread is at most gamma, {measures.GAMMA:g}."
+    return said + (sure if any(way.endswith(SURE) for way in ways) else "")

@@ -14,6 +14,7 @@ from astray.core.atomic import replacing
 from astray.core.errors import DataError
 from astray_benchmark.metrics import Interval
 
+ENDINGS = (".md", ".csv", ".tex")
 MISSING = ("unfinished", "failed")
 """The tables of what is missing; their names may have a prefix."""
 
@@ -115,7 +116,7 @@ class Table:
 def write(tables: Sequence[Table], folder: Path) -> None:
     """Writes every table three times: ``name.md``, ``name.csv``, ``name.tex``; removes lists of what was missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (path for name in MISSING for path in folder.glob(f"*{name}.*")):
+    for stale in (path for name in MISSING for path in folder.glob(f"*{name}.*") if path.suffix in ENDINGS):
         stale.unlink()
     for table in tables:
         for ending, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
