@@ -17,6 +17,7 @@ MARKED: dict[str, tuple[str, ...]] = {
         "benchmark/",
         "cli/test_cli.py",
         "core/test_arrays.py",
+        "core/test_discrete_actions.py",
         "core/test_text.py::test_a_legend_shows_any_name",
         "core/test_threads.py::test_models_scores_and_words",
         "features/test_prepared.py",

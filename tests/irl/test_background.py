@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from astray.core.errors import DataError
-from astray.irl.background import Background, CloneDensity, take_paths
+from astray.irl.background import Background, CloneDensity, clone, take_paths
 from astray.irl.demonstrations import Rows
+from astray.irl.discrete_clone import DiscreteClone
 
 
 def rows(n_paths: int, length: int, value: float) -> Rows:
@@ -60,3 +61,43 @@ def test_a_clone_density_integrates_to_one():
     grid = np.linspace(-10, 10, 4001)[:, None]
     density = np.exp(clone.log_prob(np.tile(states[:1], (len(grid), 1)), grid))
     assert np.trapezoid(density, grid[:, 0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_probabilities_of_discrete_actions_sum_to_one_even_far_away():
+    rng = np.random.default_rng(0)
+    states, chosen = rng.normal(size=(200, 2)), np.eye(3, dtype=bool)[rng.integers(0, 2, 200)]  # never the third
+    fitted = DiscreteClone.fit(states, chosen)
+    for where in (states, 1e6 * states):
+        logs = [fitted.log_prob(where, np.eye(3, dtype=bool)[np.full(200, k)]) for k in range(3)]
+        np.testing.assert_allclose(np.exp(logs).sum(axis=0), 1.0)
+        assert np.min(logs) >= np.log(0.01 / 3)
+
+
+def test_a_clone_of_discrete_actions_is_the_exact_posterior_where_its_model_holds():
+    rng = np.random.default_rng(0)
+    share, centres = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0], [2.0, 0.0], [0.0, -1.0]])
+    chosen = rng.choice(3, 200_000, p=share)
+    states = centres[chosen] + rng.normal(size=(200_000, 2))
+    fitted = clone(Rows(np.zeros((200_000, 1), np.float32), chosen, states, np.eye(3, dtype=bool)[chosen], chosen))
+    some = states[:500]
+    joint = share * np.exp(-0.5 * np.square(some[:, None] - centres).sum(axis=2))
+    exact = 0.99 * joint / joint.sum(axis=1, keepdims=True) + 0.01 / 3
+    found = np.exp([fitted.log_prob(some, np.eye(3, dtype=bool)[np.full(500, k)]) for k in range(3)]).T
+    np.testing.assert_allclose(found, exact, atol=0.01)
+
+
+def test_a_batch_of_discrete_actions_has_the_density_of_its_mixture():
+    rng = np.random.default_rng(0)
+
+    def of(n: int) -> Rows:
+        chosen = rng.integers(0, 2, 10 * n)
+        path, none = np.repeat(np.arange(n), 10), np.full(10 * n, -1)
+        return Rows(
+            np.zeros((10 * n, 2), np.float32), path, rng.normal(size=(10 * n, 1)), np.eye(2, dtype=bool)[chosen], none
+        )
+
+    background = Background({"explore": 1.0})
+    background.append("explore", of(500))
+    batch = background.draw_paths(40, of(40), 10, rng)
+    # Actions are tossed coins everywhere, so every trajectory of ten steps has the probability 2^-10.
+    np.testing.assert_allclose(batch.log_q, -10 * np.log(2.0), atol=0.5)

@@ -676,6 +676,19 @@ def test_perturbed_steps_have_no_preferred_scale():
     assert (rows.trip == -1).all()
 
 
+def test_perturbed_discrete_actions_stay_discrete_and_change_more_at_larger_scales():
+    rng = np.random.default_rng(0)
+    held = [np.full((30, 2), x) for x in rng.normal(size=20)]  # every run holds one state and one action
+    runs = Trajectories.from_steps(held, [np.full(30, i % 4) for i in range(20)], n_actions=4)
+    rows = StepDemonstrator.of(runs, Drift(), rng).imagine(400, ["perturb"], rng)
+    assert rows.actions.dtype == bool
+    assert (rows.actions.sum(axis=1) == 1).all()
+    scale = rows.states.reshape(400, 30, 2).std(axis=(1, 2))
+    commonest = rows.actions.reshape(400, 30, 4).mean(axis=1).max(axis=1)
+    assert (commonest[scale < 0.15] == 1.0).all()
+    assert commonest[scale > 5.0].mean() < 0.5
+
+
 def test_a_demonstrator_of_steps_refuses_trajectories_that_it_cannot_use():
     with pytest.raises(DataError, match="no columns state and action"):
         StepDemonstrator.of(fixes_of([curve(0)]), Drift(), np.random.default_rng(0))

@@ -154,10 +154,64 @@ def test_a_factory_serves_any_number_and_an_environment_its_own():
         single.reset(5, rng)
 
 
-def test_an_environment_with_discrete_actions_is_refused():
-    world = GymDynamics(lambda n: gymnasium.make_vec("CartPole-v1", n, vectorization_mode="sync"))
-    with pytest.raises(DataError, match="action space is Discrete"):
-        world.reset(2, np.random.default_rng(0))
+def cartpole(n: int) -> Any:
+    return gymnasium.make_vec("CartPole-v1", n, vectorization_mode="sync")
+
+
+def test_a_discrete_action_is_that_of_the_environment():
+    rng, actions = np.random.default_rng(7), np.random.default_rng(1).integers(0, 2, (6, 3))
+    world = GymDynamics(cartpole)
+    states = [world.reset(3, rng)]
+    for chosen in actions:
+        following, _ = world.step(states[-1], np.eye(2, dtype=bool)[chosen], rng)
+        states.append(following)
+    seed = int(np.random.default_rng(7).integers(2**31))
+    for i in range(3):
+        plain = gymnasium.make("CartPole-v1")
+        observation, _ = plain.reset(seed=seed + i)
+        for t, chosen in enumerate(actions[:, i]):
+            np.testing.assert_array_equal(states[t][i], observation)
+            observation, *_ = plain.step(chosen)
+
+
+def test_discrete_actions_count_from_the_start_of_their_space():
+    class Echo(gymnasium.Env[np.ndarray, int]):
+        observation_space = gymnasium.spaces.Box(-100.0, 100.0, (1,))
+        action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.full(1, action, np.float32), 0.0, False, False, {}
+
+    world = GymDynamics(gymnasium.vector.SyncVectorEnv([Echo] * 3))
+    states, _ = world.step(world.reset(3, np.random.default_rng(0)), np.eye(3, dtype=bool), np.random.default_rng(0))
+    assert states[:, 0].tolist() == [-1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("env", "actions", "said"),
+    [
+        (cartpole, np.zeros((2, 1)), "Discrete.2., but the actions are float64 .*give n_actions=2"),
+        (cartpole, np.eye(3, dtype=bool)[:2], "give n_actions=2"),
+        (pendulum, np.eye(3, dtype=bool)[:2], "leave n_actions of from_steps out"),
+    ],
+)
+def test_actions_of_another_kind_than_the_environments_are_refused(env, actions, said):
+    world, rng = GymDynamics(env), np.random.default_rng(0)
+    with pytest.raises(DataError, match=said):
+        world.step(world.reset(2, rng), actions, rng)
+
+
+def test_an_environment_with_other_spaces_is_refused():
+    class Keys(gymnasium.Env[np.ndarray, np.ndarray]):
+        observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+        action_space = gymnasium.spaces.MultiBinary(2)
+
+    world = GymDynamics(gymnasium.vector.SyncVectorEnv([Keys]))
+    with pytest.raises(DataError, match=r"action space is MultiBinary\(2\)"):
+        world.reset(1, np.random.default_rng(0))
 
 
 def test_dynamics_load_neither_gymnasium_nor_torch():
@@ -187,6 +241,21 @@ def test_learned_pendulum_predicts_the_next_state(learned_pendulum):
     error = learned_pendulum.predict(states[before], actions[before]) - states[before + 1]
     r2 = 1.0 - (error**2).sum(axis=0) / ((true - true.mean(axis=0)) ** 2).sum(axis=0)
     assert (r2 > [0.999, 0.999, 0.99]).all()
+
+
+def test_learned_dynamics_know_what_a_discrete_action_does():
+    rng, plant = np.random.default_rng(0), GymDynamics(cartpole)
+    states, chosen = [plant.reset(50, rng)], []
+    for _ in range(8):
+        chosen.append(rng.integers(0, 2, 50))
+        states.append(plant.step(states[-1], np.eye(2, dtype=bool)[chosen[-1]], rng)[0])
+    runs = Trajectories.from_steps(list(np.stack(states[:-1], 1)), list(np.stack(chosen, 1)), n_actions=2)
+    learned = LearnedDynamics.fit(runs, rng)
+    here = states[4][:10]
+    for k in range(2):
+        action = np.eye(2, dtype=bool)[np.full(10, k)]
+        pushed = here[:, 1] + (1, -1)[k == 0] * 0.195  # 10 N for 0.02 s on about 1 kg
+        np.testing.assert_allclose(learned.predict(here, action)[:, 1], pushed, atol=0.02)
 
 
 def test_learned_rollouts_stay_bounded_under_wild_actions(learned_pendulum):

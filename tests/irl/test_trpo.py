@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from astray.core.errors import DataError, TrainingError
+from astray.irl.categorical_policy import CategoricalPolicy, policy_for
 from astray.irl.dynamics import Integrator
 from astray.irl.network import MLP
-from astray.irl.policy import GaussianPolicy, Generator, Rollout, rollout
+from astray.irl.policy import GaussianPolicy, Generator, Policy, Rollout, rollout
 from astray.irl.trpo import TRPO, TRPOConfig, conjugate_gradient, fisher_product, gae
 
 torch.set_num_threads(1)  # faster than more for networks as small as these
@@ -28,21 +29,50 @@ def made_policy(seed: int = 0, dtype: torch.dtype = torch.float32, hidden: tuple
     return GaussianPolicy(states, actions, rng, hidden=hidden, dtype=dtype)
 
 
-def scattered(policy: GaussianPolicy, seed: int = 1, size: float = 0.3) -> GaussianPolicy:
+def made_choice(seed: int = 0, dtype: torch.dtype = torch.float32, hidden: tuple[int, ...] = (64, 64)):
+    """A policy that chooses one of four ways for a point mass within a kilometre of the origin."""
+    rng = np.random.default_rng(seed)
+    states = rng.uniform(-1000.0, 1000.0, (500, 5))
+    states[:, 4] = rng.uniform(0.0, 1200.0, 500)
+    return CategoricalPolicy(states, 4, rng, hidden=hidden, dtype=dtype)
+
+
+def scattered(policy: Policy, seed: int = 1, size: float = 0.3) -> Policy:
     """The policy with parameters that are nowhere special."""
     with torch.no_grad():
         policy.theta += size * torch.from_numpy(np.random.default_rng(seed).normal(size=len(policy.theta)))
     return policy
 
 
-def distribution(policy: GaussianPolicy, states) -> torch.distributions.Distribution:
+def distribution(policy: Policy, states) -> torch.distributions.Distribution:
     """The distribution of the action in each state, as torch's own object."""
+    if isinstance(policy, CategoricalPolicy):
+        logits = policy.net.forward(policy.theta, policy.standardise_states(states))
+        return torch.distributions.OneHotCategorical(logits=logits)
     return torch.distributions.Independent(torch.distributions.Normal(policy.mean(states), policy.std), 1)
 
 
 def point_mass() -> Integrator:
     at = np.random.default_rng(42).uniform(-1000.0, 1000.0, (200, 2))
     return Integrator(np.concatenate([at, at, np.zeros((200, 1))], axis=1), interval=30.0)
+
+
+class FourWays(Integrator):
+    """The same plane for discrete actions: 10 m/s to the east, north, west or south."""
+
+    WAYS = 10.0 * np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+
+    def step(self, states, actions, rng):
+        assert actions.dtype == bool
+        assert (actions.sum(axis=1) == 1).all()
+        return super().step(states, actions @ self.WAYS, rng)
+
+
+def four_ways() -> FourWays:
+    return FourWays(point_mass().starts, 30.0)
+
+
+KINDS = [(made_policy, point_mass), (made_choice, four_ways)]
 
 
 def minus_distance(drawn: Rollout) -> np.ndarray:
@@ -62,25 +92,62 @@ def parameters(generator: TRPO) -> list[bytes]:
 # ---------------------------------------------------------------- derivatives
 
 
+@pytest.mark.parametrize("made", [made_policy, made_choice])
 @pytest.mark.parametrize("hidden", [(), (7,), (16, 3, 8)])
-def test_fisher_product_is_the_hessian_of_the_kl(hidden):
-    policy = scattered(made_policy(dtype=torch.float64, hidden=hidden))
+def test_fisher_product_is_the_hessian_of_the_kl(hidden, made):
+    policy = scattered(made(dtype=torch.float64, hidden=hidden))
     rng = np.random.default_rng(2)
     states = rng.uniform(-1000.0, 1000.0, (50, 5))
     v = torch.from_numpy(rng.normal(size=len(policy.theta)))
 
     # By double back-propagation of KL(old || new) at new = old.
     new = distribution(policy, states)
-    old = torch.distributions.Independent(torch.distributions.Normal(new.mean.detach(), new.stddev.detach()), 1)
+    with torch.no_grad():
+        old = distribution(policy, states)
     kl = torch.distributions.kl_divergence(old, new).mean()
     (gradient,) = torch.autograd.grad(kl, policy.theta, create_graph=True)
     (expected,) = torch.autograd.grad(gradient @ v, policy.theta)
 
-    weights, log_std = policy.split(policy.theta.detach())
+    weights, constants = policy.split(policy.theta.detach())
     at = policy.net.linearise(weights, policy.standardise_states(states))
-    product = fisher_product(at, log_std, damping=0.0)(v)
+    here = policy.distribution(at.output, constants)
+    product = fisher_product(at, here, damping=0.0)(v)
     torch.testing.assert_close(product, expected, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(fisher_product(at, log_std, damping=0.5)(v), expected + 0.5 * v)
+    torch.testing.assert_close(fisher_product(at, here, damping=0.5)(v), expected + 0.5 * v)
+
+
+@pytest.mark.parametrize(("made", "world"), KINDS)
+def test_densities_divergences_and_entropies_are_those_of_torch(made, world):
+    policy, other = (scattered(made(dtype=torch.float64, hidden=(6,)), seed) for seed in (1, 2))
+    rng = np.random.default_rng(3)
+    drawn = rollout(policy, world(), 8, 10, rng)
+    states, actions = drawn.states[drawn.mask], drawn.actions[drawn.mask]
+    one, two = distribution(policy, states), distribution(other, states)
+    taken = torch.from_numpy(actions).double()
+    expected = one.log_prob(taken)
+    torch.testing.assert_close(policy.log_prob(states, actions), expected)
+    torch.testing.assert_close(torch.from_numpy(drawn.log_prob[drawn.mask]), expected.detach())
+    torch.testing.assert_close(policy.entropy(states), one.entropy().mean())
+
+    inputs, encoded = policy.standardise_states(states), policy.encode(actions)
+    (weights, constants), (elsewhere, others) = policy.split(policy.theta), other.split(other.theta)
+    old = policy.distribution(policy.net.forward(weights, inputs), constants)
+    new = other.distribution(other.net.forward(elsewhere, inputs), others)
+    ratio = old.log_prob(encoded) - new.log_prob(encoded)
+    torch.testing.assert_close(ratio, expected - two.log_prob(taken))
+    torch.testing.assert_close(old.kl(new), torch.distributions.kl_divergence(one, two).mean())
+    torch.testing.assert_close(old.entropy() - new.entropy(), (one.entropy() - two.entropy()).mean())
+
+    # The written-out gradients, by automatic differentiation.
+    importance = torch.from_numpy(rng.normal(size=len(states)))
+    output = policy.net.forward(weights, inputs)
+    old = policy.distribution(output, constants)
+    for by, value in (
+        (old.gradient(encoded, importance), (importance * old.log_prob(encoded)).mean()),
+        (old.entropy_gradient(), old.entropy()),
+    ):
+        found = torch.autograd.grad(value, (output, constants), retain_graph=True, materialize_grads=True)
+        torch.testing.assert_close(by, found)
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), (3, 9, 2), (5, 4, 6, 1)])
@@ -241,23 +308,25 @@ def test_large_offsets_do_not_cost_precision():
 # ---------------------------------------------------------------- the step
 
 
-def test_a_small_step_is_the_natural_gradient():
+@pytest.mark.parametrize(("made", "world"), KINDS)
+def test_a_small_step_is_the_natural_gradient(made, world):
     rng = np.random.default_rng(0)
     config = TRPOConfig(max_kl=1e-10, cg_iterations=200, entropy_bonus=0.05, bootstrap=False)
-    generator = TRPO(scattered(made_policy(dtype=torch.float64, hidden=(4,))), rng, config)
+    generator = TRPO(scattered(made(dtype=torch.float64, hidden=(4,))), rng, config)
     generator.critic = replace(generator.critic, theta=torch.zeros_like(generator.critic.theta))
-    policy, drawn = generator.policy, generator.rollout(point_mass(), 16, 20, rng, np.arange(16) + 5)
+    policy, drawn = generator.policy, generator.rollout(world(), 16, 20, rng, np.arange(16) + 5)
     rewards, nothing, mask = minus_distance(drawn), np.zeros(drawn.mask.shape), drawn.mask
 
     # Gradient by automatic differentiation, Fisher matrix written out, linear system solved exactly.
     advantages = gae(rewards, nothing, nothing, mask, config.discount, config.gae_lambda)[mask]
     advantages = torch.from_numpy((advantages - advantages.mean()) / advantages.std())
-    log_prob = policy.log_prob(drawn.states[mask], drawn.actions[mask])
-    surrogate = (torch.exp(log_prob - log_prob.detach()) * advantages).mean() + 0.05 * policy.entropy()
+    states = drawn.states[mask]
+    log_prob = policy.log_prob(states, drawn.actions[mask])
+    surrogate = (torch.exp(log_prob - log_prob.detach()) * advantages).mean() + 0.05 * policy.entropy(states)
     (gradient,) = torch.autograd.grad(surrogate, policy.theta)
-    weights, log_std = policy.split(policy.theta.detach())
-    at = policy.net.linearise(weights, policy.standardise_states(drawn.states[mask]))
-    product = fisher_product(at, log_std, config.cg_damping)
+    weights, constants = policy.split(policy.theta.detach())
+    at = policy.net.linearise(weights, policy.standardise_states(states))
+    product = fisher_product(at, policy.distribution(at.output, constants), config.cg_damping)
     fisher = torch.stack([product(row) for row in torch.eye(len(gradient), dtype=torch.float64)])
     natural = torch.linalg.solve(fisher, gradient)
 
@@ -268,13 +337,14 @@ def test_a_small_step_is_the_natural_gradient():
     assert float(0.5 * taken @ fisher @ taken) == pytest.approx(1e-10, rel=1e-3)
 
 
-@pytest.mark.parametrize("max_kl", [0.01, 30.0])  # beyond a small one the line search has to shrink the step
-def test_every_step_stays_in_the_trust_region(max_kl):
+@pytest.mark.parametrize(("made", "world"), KINDS)
+@pytest.mark.parametrize("max_kl", [0.01, 3.0])  # beyond a small one the line search has to shrink the step
+def test_every_step_stays_in_the_trust_region(max_kl, made, world):
     rng = np.random.default_rng(0)
-    generator = TRPO(made_policy(), rng, TRPOConfig(max_kl=max_kl, cg_damping=1e-3, line_search_steps=40))
+    generator = TRPO(made(), rng, TRPOConfig(max_kl=max_kl, cg_damping=1e-3, line_search_steps=40))
     tried = []
     for _ in range(6):
-        drawn = generator.rollout(point_mass(), 16, 20, rng)
+        drawn = generator.rollout(world(), 16, 20, rng)
         states = drawn.states[drawn.mask]
         with torch.no_grad():
             old = distribution(generator.policy, states)
@@ -284,7 +354,7 @@ def test_every_step_stays_in_the_trust_region(max_kl):
         assert done.surrogate_gain > 0.0
         assert 0.0 < kl <= max_kl * (1.0 + 1e-4)
         assert done.kl == pytest.approx(float(kl), rel=1e-3)
-        assert done.entropy == pytest.approx(generator.policy.entropy().item())
+        assert done.entropy == pytest.approx(generator.policy.entropy(states).item())
         tried.append(done.line_search_steps)
     assert max(tried) > 1
 
@@ -440,6 +510,43 @@ def test_a_point_mass_learns_to_go_to_its_goal():
     with torch.no_grad():
         arrived = here[:, :2] + 30.0 * trpo.policy.mean(here).numpy()
     assert (np.linalg.norm(arrived - GOAL, axis=1) < [300.0, 60.0]).all()
+
+
+def test_a_choice_among_four_ways_leads_to_the_goal():
+    rng = np.random.default_rng(0)
+    trpo = TRPO(made_choice(hidden=(32, 32)), rng, TRPOConfig(critic_hidden=(32, 32)))
+    returns, entropies = [], []
+    for _ in range(50):
+        drawn = trpo.rollout(four_ways(), 32, 40, rng)
+        returns.append(float(minus_distance(drawn).sum(axis=1).mean()))
+        entropies.append(trpo.improve(drawn, minus_distance(drawn)).entropy)
+    assert entropies[0] == pytest.approx(np.log(4), abs=0.05)
+    assert returns[-1] > 0.25 * returns[0]  # a stride is 300 metres, and the way there takes time
+    with torch.no_grad():
+        east = trpo.policy.log_prob([[-900.0, GOAL[1], -900.0, GOAL[1], 0.0]], np.eye(4, dtype=bool)[:1]).exp()
+    assert east > 0.9
+
+
+@pytest.mark.parametrize("reward", [[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, -1.0, 0.0]])
+def test_the_soft_return_of_a_choice_has_its_known_optimum(reward):
+    """In a single step, maximising r - log pi gives pi proportional to exp r (maximum entropy)."""
+    rng = np.random.default_rng(0)
+    trpo = TRPO(scattered(made_choice(hidden=(8,)), size=0.1), rng, TRPOConfig(bootstrap=False))
+    for _ in range(80):
+        drawn = trpo.rollout(four_ways(), 400, 1, rng)
+        trpo.improve(drawn, (drawn.actions @ np.array(reward)) - drawn.log_prob)
+    states = drawn.states[:, 0]
+    with torch.no_grad():
+        found = distribution(trpo.policy, states).probs.numpy()
+    best = np.exp(reward) / np.exp(reward).sum()
+    assert (best * np.log(best / found)).sum(axis=1).mean() < 0.01
+
+
+def test_the_policy_fits_the_kind_of_the_actions():
+    rng = np.random.default_rng(0)
+    states, chosen = rng.normal(size=(9, 2)), np.eye(3, dtype=bool)[[0, 1, 2] * 3]
+    assert isinstance(policy_for(states, chosen, rng), CategoricalPolicy)
+    assert isinstance(policy_for(states, chosen.astype(float), rng), GaussianPolicy)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -150,6 +150,9 @@ def check(t: Grouped) -> None:
         if name not in t.columns:
             continue
         values = t.columns[name]
+        if name == "action" and values.dtype == np.bool_ and values.ndim == 2:
+            refuse(values.sum(axis=1) != 1, "not exactly one action is chosen", "give n_actions to from_steps")
+            continue
         if values.dtype.kind not in "fiu":
             raise DataError(f"column {name!r} holds {values.dtype}, not numbers", remedy="convert it")
         if name in FIX_COLUMNS and values.ndim != 1:

@@ -148,6 +148,7 @@ class Trajectories:
         states: Iterable[ArrayLike],
         actions: Iterable[ArrayLike],
         *,
+        n_actions: int | None = None,
         agent_ids: ArrayLike = "",
         trajectory_ids: ArrayLike | None = None,
     ) -> Trajectories:
@@ -156,10 +157,17 @@ class Trajectories:
         If a state or an action is a single number, its array may be flat. Without ``trajectory_ids`` each name is made
         from the content, so the same trajectory always gets the same name.
 
+        With ``n_actions`` actions are discrete: each is one of the whole numbers from 0 to ``n_actions - 1``, whose
+        order and distance have no meaning. The column ``action`` is then one-hot: it has a column of type ``bool`` for
+        each possible action. Without ``n_actions`` actions are quantities, even if they are whole numbers.
+
         >>> Trajectories.from_steps([np.zeros((5, 3)), np.ones((4, 3))], [np.zeros((5, 1)), np.ones((4, 1))])
         <Trajectories: 2 trajectories of 1 agent, 9 rows of state, action>
+        >>> Trajectories.from_steps([np.zeros((2, 3))], [[1, 0]], n_actions=2).columns["action"]
+        array([[False,  True],
+               [ True, False]])
         """
-        return cls(*join_steps(states, actions, agent_ids, trajectory_ids))
+        return cls(*join_steps(states, actions, n_actions, agent_ids, trajectory_ids))
 
     @classmethod
     def concat(cls, parts: Iterable[Trajectories]) -> Trajectories:
@@ -170,6 +178,11 @@ class Trajectories:
         if len(parts) == 1:
             return parts[0]
         columns = [name for name in parts[0].columns if all(name in p.columns for p in parts)]
+        if "action" in columns and len({p.has_discrete_actions for p in parts}) > 1:
+            raise DataError(
+                "some of these trajectories have discrete actions, others have not",
+                remedy="make all of them with the same n_actions",
+            )
         context = [name for name in parts[0].context if all(name in p.context for p in parts)]
         if not columns:
             raise DataError(
@@ -250,6 +263,11 @@ class Trajectories:
     def is_gps(self) -> bool:
         """Returns True if these are GPS fixes (``time``, ``lat``, ``lon``)."""
         return self.holds(*FIX_COLUMNS)
+
+    @property
+    def has_discrete_actions(self) -> bool:
+        """Returns True if these are steps with discrete actions (``from_steps`` with ``n_actions``)."""
+        return "action" in self.columns and self.columns["action"].dtype == np.bool_
 
     def holds(self, *columns: str) -> bool:
         """Returns True if all these columns exist."""

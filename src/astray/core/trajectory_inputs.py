@@ -84,10 +84,16 @@ def group_frame(
 
 
 def join_steps(
-    states: Iterable[ArrayLike], actions: Iterable[ArrayLike], agent_ids: ArrayLike, trajectory_ids: ArrayLike | None
+    states: Iterable[ArrayLike],
+    actions: Iterable[ArrayLike],
+    n_actions: int | None,
+    agent_ids: ArrayLike,
+    trajectory_ids: ArrayLike | None,
 ) -> Grouped:
     """Joins pairs of arrays, one pair for each trajectory; see :meth:`astray.Trajectories.from_steps`."""
     s, a = _matrices("states", states), _matrices("actions", actions)
+    if n_actions is not None:
+        a = [_one_hot(i, rows, n_actions) for i, rows in enumerate(a)]
     if len(s) != len(a):
         raise DataError(
             f"{len(s)} arrays of states but {len(a)} of actions", remedy="give one pair for each trajectory"
@@ -193,7 +199,7 @@ def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise DataError(f"column {name!r} does not hold numbers", remedy="give one number for each fix") from None
 
 
-def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
+def _matrices(name: str, arrays: Iterable[ArrayLike]) -> list[Array]:
     """Returns one array of numbers for each trajectory, rows by columns; anything else is an error."""
     if isinstance(arrays, np.ndarray) and arrays.ndim < 3 and arrays.dtype != object:
         raise DataError(
@@ -222,6 +228,27 @@ def _matrix(what: str, values: ArrayLike) -> NDArray[np.float64]:
     if rows.ndim != 2 or not rows.shape[1]:
         raise DataError(f"{what} have the shape {rows.shape}", remedy="give one row per step, one column per number")
     return rows
+
+
+def _one_hot(trajectory: int, actions: Array, n: int) -> NDArray[np.bool_]:
+    """Returns the discrete actions of a trajectory as rows in which one of ``n`` columns is true."""
+    if n < 2:
+        raise DataError(f"n_actions is {n}", remedy="give the number of possible actions, at least 2")
+    if actions.shape[1] != 1:
+        raise DataError(
+            f"the discrete actions of trajectory {trajectory} have {actions.shape[1]} columns",
+            remedy=f"give one whole number from 0 to {n - 1} for each step",
+        )
+    chosen = actions == np.arange(n)
+    unknown = ~chosen.any(axis=1)
+    if unknown.any():
+        step = int(np.argmax(unknown))
+        raise DataError(
+            f"{actions[step, 0]:g} is not one of the {n} actions",
+            place=f"trajectory {trajectory}, step {step}",
+            remedy=f"number the actions from 0 to {n - 1}, or give a higher n_actions",
+        )
+    return np.asarray(chosen)
 
 
 def _labels(role: str, values: ArrayLike | pl.Series, n: int) -> pl.Series:

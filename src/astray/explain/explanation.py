@@ -250,7 +250,7 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
     words: list[tuple[str, dict[str, float]]] = []
     for segment in segments:
         at = segment.start + int(np.argmin(scores.normality[segment.start : segment.stop]))
-        odd = odd_numbers(pairs[at], past, world.scale, n_states, normality)
+        odd = odd_numbers(pairs[at], past, world.scale, n_states, normality, trip.has_discrete_actions)
         said = "; ".join(o.words(n_states) for o in odd) or "no single number sets it apart from past steps"
         words.append((f"at step {at}, {said}", {}))
     return explain_segments(scores, bounds, segments, words)

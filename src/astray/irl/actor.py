@@ -17,7 +17,8 @@ class Actor:
     """A diagonal Gaussian over actions; a tanh network of the state gives its mean.
 
     ``theta`` holds all parameters in the order of :class:`astray.irl.policy.GaussianPolicy`: for each layer the weight
-    (outputs x inputs) and the bias, then one log standard deviation for each action.
+    (outputs x inputs) and the bias, then one log standard deviation for each action. If the actions are ``discrete``,
+    the network gives their log-odds instead, and there are no deviations.
 
     >>> theta = np.zeros(5 * 2 + 2 + 2, np.float32)
     >>> actor = Actor(np.zeros(5), np.ones(5), np.array([3.0, 0.0]), np.ones(2), (), theta)
@@ -31,6 +32,7 @@ class Actor:
     action_scale: NDArray[np.float64]
     hidden: tuple[int, ...]  # widths
     theta: NDArray[np.float32]
+    discrete: bool = False
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -40,7 +42,8 @@ class Actor:
     @property
     def n_parameters(self) -> int:
         """The length that ``theta`` must have."""
-        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes)) + len(self.action_mean)
+        constants = 0 if self.discrete else len(self.action_mean)
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes)) + constants
 
     @property
     def std(self) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.irl.demonstrations import Rows
+from astray.irl.discrete_clone import DiscreteClone
 
 Array = NDArray[Any]
 
@@ -57,7 +58,7 @@ class Background:
         self.capacity = capacity
         self.rows: dict[str, Rows] = {}
         self.policies: deque[LogDensity] = deque(maxlen=snapshots)
-        self._clones: dict[str, CloneDensity] = {}
+        self._clones: dict[str, CloneDensity | DiscreteClone] = {}
 
     def append(self, source: str, rows: Rows, density: LogDensity | None = None) -> None:
         """Appends trajectories to a source, unless its weight is 0; ``density`` is the log-density of their actions."""
@@ -116,15 +117,15 @@ class Background:
                 proposals += [(n * share / len(self.policies), policy) for policy in self.policies]
             else:
                 proposals.append((n * share, self._clone(source).log_prob))
-        own = CloneDensity.fit(demonstrations.states, demonstrations.actions)
+        own = clone(demonstrations)
         proposals.append((demonstrations.n_paths, own.log_prob))
         logs = [np.bincount(rows.path, log_prob(rows.states, rows.actions), rows.n_paths) for _, log_prob in proposals]
         log_q = fused_log_density(np.column_stack(logs), np.array([share for share, _ in proposals]))
         return Batch(rows.features, rows.path, log_q)
 
-    def _clone(self, source: str) -> CloneDensity:
+    def _clone(self, source: str) -> CloneDensity | DiscreteClone:
         if source not in self._clones:
-            self._clones[source] = CloneDensity.fit(self.rows[source].states, self.rows[source].actions)
+            self._clones[source] = clone(self.rows[source])
         return self._clones[source]
 
 
@@ -181,6 +182,11 @@ class CloneDensity:
         """Returns the log-density of each action in its state."""
         rest = actions - _design(states, self.mean, self.scale) @ self.weights
         return np.asarray(-0.5 * np.square(rest @ self.whiten.T).sum(axis=1) - self.log_norm)
+
+
+def clone(rows: Rows) -> CloneDensity | DiscreteClone:
+    """Fits the behaviour clone that suits the actions of these rows."""
+    return (DiscreteClone if rows.actions.dtype == np.bool_ else CloneDensity).fit(rows.states, rows.actions)
 
 
 def fused_log_density(log_densities: Array, shares: Array) -> NDArray[np.float64]:

@@ -24,8 +24,9 @@ WIDTH = 3.0
 class Dynamics(Protocol):
     """An environment, which draws initial states and returns the state that follows a state and an action.
 
-    States are rows (n x d), actions are rows (n x a). An environment may keep the state of its n trajectories, so
-    ``step`` must get the states that ``reset`` or the last ``step`` returned, in their order.
+    States are rows (n x d), actions are rows (n x a); discrete actions are one-hot rows of type ``bool``. An
+    environment may keep the state of its n trajectories, so ``step`` must get the states that ``reset`` or the last
+    ``step`` returned, in their order.
     """
 
     def reset(self, n: int, rng: np.random.Generator) -> Array:
@@ -94,7 +95,7 @@ class GymDynamics:
     ----------
     env
         A function that makes a vector environment of n copies, or one vector environment with a fixed n.
-        Observations and actions must be arrays (``Box``).
+        Observations must be arrays (``Box``); actions arrays or one of several (``Discrete``).
 
     Examples
     --------
@@ -130,15 +131,14 @@ class GymDynamics:
         return self._rows(observations)
 
     def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
-        """Steps every environment once; actions are clipped to the action space."""
+        """Steps every environment once; actions that are quantities are clipped to the action space."""
         if self._alive is None:
             raise DataError("the environment has not been reset", remedy="call reset(n, rng) before step")
-        space, autoreset = self._env.action_space, self._autoreset
+        autoreset = self._autoreset
         if autoreset == "DISABLED" and self._finished.any():
             # Without automatic resets, a finished episode must not be stepped, so reset it; nobody sees the result.
             self._env.reset(options={"reset_mask": self._finished})
-        inside = np.clip(actions.reshape(space.shape), space.low, space.high).astype(space.dtype)
-        observations, _, terminated, truncated, info = self._env.step(inside)
+        observations, _, terminated, truncated, info = self._env.step(self._within_space(actions))
         self._finished = np.asarray(terminated) | np.asarray(truncated)
         following = self._rows(observations)
         if autoreset == "SAME_STEP":
@@ -161,14 +161,28 @@ class GymDynamics:
         return getattr(self._env.metadata.get("autoreset_mode"), "name", "NEXT_STEP")
 
     def _check_spaces(self) -> None:
-        from gymnasium.spaces import Box
+        from gymnasium.spaces import Box, Discrete
 
-        for what in ("observation", "action"):
+        for what, known in (("observation", Box), ("action", Box | Discrete)):
             space = getattr(self._env, f"single_{what}_space")
-            if not isinstance(space, Box):
+            if not isinstance(space, known):
                 raise DataError(
-                    f"the {what} space is {space}", remedy="use an environment whose space is an array (Box)"
+                    f"the {what} space is {space}",
+                    remedy="use an environment whose observations are arrays (Box) and whose actions Box or Discrete",
                 )
+
+    def _within_space(self, actions: Array) -> Array:
+        """Returns actions as the environment takes them."""
+        space, one = self._env.action_space, self._env.single_action_space
+        n = getattr(one, "n", None)  # the number of discrete actions
+        if (actions.shape[1] if actions.dtype == np.bool_ else None) != n:
+            raise DataError(
+                f"the action space is {one}, but the actions are {actions.dtype} of the shape {actions.shape}",
+                remedy="leave n_actions of from_steps out" if n is None else f"give n_actions={n} to from_steps",
+            )
+        if n is not None:
+            return np.asarray(one.start + actions.argmax(axis=1), space.dtype)
+        return np.asarray(np.clip(actions.reshape(space.shape), space.low, space.high), space.dtype)
 
     def _rows(self, observations: Any) -> Array:
         return np.array(observations, dtype=np.float64).reshape(self._env.num_envs, -1)

@@ -9,7 +9,7 @@ bootstrap data sets D_k, Section 4.1.1          :func:`bootstrap`: the mask of e
 network with K heads, Section 4.1.2             :func:`first_reward` (:class:`astray.irl.reward.RewardHeads`)
 prior p(theta), Sections 4.1.2 and 4.2          ``RewardHeads.neg_log_prior``
 gradient with weights w_j / W, Eq. 3            :func:`trajectory_loss`
-policy pi, Section 4.2                          :func:`first_policy` (:class:`astray.irl.policy.GaussianPolicy`)
+policy pi, Section 4.2                          :func:`first_policy` (:class:`astray.irl.policy.Policy`)
 TRPO, Section 4.2                               :class:`astray.irl.trpo.TRPO`
 Algorithm 1, IRL with bootstrapped reward       :func:`algorithm_1`; its line 2: ``first_reward``, ``first_policy``
 Algorithm 2, reward function update             :func:`algorithm_2` with :func:`trajectory_estimate`
@@ -178,10 +178,11 @@ def first_reward(
 
 def first_policy(demonstrations: Rows, config: LearnConfig, rng: np.random.Generator) -> Generator:
     """Initialises the policy, a neural network that TRPO improves (Algorithm 1, line 2; Section 4.2)."""
-    from astray.irl.policy import GaussianPolicy, clone_behaviour
+    from astray.irl.categorical_policy import policy_for
+    from astray.irl.policy import clone_behaviour
     from astray.irl.trpo import TRPO
 
-    policy = GaussianPolicy(demonstrations.states, demonstrations.actions, rng)
+    policy = policy_for(demonstrations.states, demonstrations.actions, rng)
     # With clone_updates=0, as in the paper, the policy begins with random weights.
     clone_behaviour(policy, demonstrations.states, demonstrations.actions, config.clone_updates, rng)
     return TRPO(policy, rng, config.policy)

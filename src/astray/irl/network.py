@@ -83,6 +83,7 @@ class Linearised:
 
     def __init__(self, net: MLP, layers: Layers, hidden: list[Tensor], output: Tensor) -> None:
         self.output = output
+        self.n_parameters = net.n_parameters
         self._net, self._layers = net, layers
         self._hidden = hidden  # h_0 (the inputs) .. h_{L-1}
         self._slopes = [torch.addcmul(h.new_ones(()), h, h, value=-1.0) for h in hidden[1:]]  # tanh' = 1 - h^2

@@ -1,8 +1,12 @@
-"""The policy, a Gaussian over actions whose mean is a small tanh network, and its rollouts."""
+"""The policy, a distribution over actions given by a small tanh network of the state, and its rollouts.
+
+Discrete actions have a policy of their own: :mod:`astray.irl.categorical_policy`.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,22 +17,94 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from astray.core.errors import DataError
+from astray.irl.action_distributions import ActionDistribution, DiagonalNormal
 from astray.irl.dynamics import Dynamics, standard_scale
 from astray.irl.network import MLP, forward
 
 Array = NDArray[Any]
 
 
-class GaussianPolicy(nn.Module):
+class Policy(nn.Module, ABC):
+    """A distribution over actions in each state, whose parameters are the outputs of a small tanh network.
+
+    ``theta`` holds all parameters in one flat vector: the network's, then constants that are the same in every state.
+    The network has the precision ``dtype``; standardisation is always in float64, because metres and seconds would lose
+    digits in single precision.
+    """
+
+    state_mean: Tensor
+    state_scale: Tensor
+    net: MLP
+    theta: nn.Parameter
+    n_actions: int  # the number of columns of an action
+    action_type: type[np.generic] = np.float64
+
+    def __init__(self, states: ArrayLike) -> None:
+        super().__init__()
+        self._standardise_by("state", states)
+
+    def _standardise_by(self, name: str, given: ArrayLike) -> None:
+        rows = np.asarray(given, np.float64)
+        if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
+            raise DataError(
+                f"the demonstrations' {name}s (shape {rows.shape}) are not rows of finite numbers",
+                remedy="give rows x columns, and drop or repair the rows that are wrong",
+            )
+        self.register_buffer(f"{name}_mean", torch.from_numpy(rows.mean(axis=0)))
+        self.register_buffer(f"{name}_scale", torch.from_numpy(standard_scale(rows)))
+
+    def _begin(self, hidden: Sequence[int], constants: Tensor, rng: np.random.Generator) -> None:
+        """Makes the network, of the constants' precision, and draws its weights."""
+        self.net = MLP((len(self.state_mean), *hidden, self.n_actions))
+        self.theta = nn.Parameter(torch.cat([self.net.initial(rng, constants.dtype), constants]))
+
+    def split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the network's parameters and the constants, as views of ``theta``."""
+        return theta[: self.net.n_parameters], theta[self.net.n_parameters :]
+
+    def standardise_states(self, states: Tensor | Array) -> Tensor:
+        """Returns standardised states, which are the network's inputs."""
+        return ((torch.as_tensor(states) - self.state_mean) / self.state_scale).to(self.theta.dtype)
+
+    @abstractmethod
+    def distribution(self, output: Tensor, constants: Tensor) -> ActionDistribution:
+        """Returns the distributions over actions (in the form of :meth:`encode`) for rows of the network's outputs."""
+
+    @abstractmethod
+    def encode(self, actions: Tensor | Array) -> Tensor:
+        """Returns actions in the form that :meth:`distribution` is about."""
+
+    @abstractmethod
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draws the noise of this number of actions, for :meth:`actor`: (..., a)."""
+
+    @abstractmethod
+    def actor(self) -> Callable[[Tensor | Array, Tensor | Array], Tensor]:
+        """Returns a function of states and noise that returns the actions.
+
+        It unpacks the present parameters only once, which makes many small calls fast.
+        """
+
+    @abstractmethod
+    def log_prob(self, states: Tensor | Array, actions: Tensor | Array) -> Tensor:
+        """Returns the log-density of each action in its own units, or its log-probability, differentiable by torch."""
+
+    def log_prob_of_draw(self, states: Array, actions: Array, noise: Array) -> Tensor:
+        """Returns the log-density of actions that :meth:`actor` drew."""
+        return self.log_prob(states, actions)
+
+    @abstractmethod
+    def entropy(self, states: Tensor | Array) -> Tensor:
+        """Returns the mean entropy of the action in these states, in nats."""
+
+
+class GaussianPolicy(Policy):
     """A diagonal Gaussian over unbounded actions; a tanh network gives its mean, and its deviation is constant.
 
     The policy standardises states and actions by the demonstrations' mean and scale: a network output of 0 is the mean
     demonstrated action. Densities are in the units of the action (with the Jacobian of the scale), because they serve
-    as q(tau) in importance weights.
-
-    ``theta`` holds all parameters in one flat vector: the network's, then one log standard deviation for each action,
-    in units of the demonstrations' standard deviation. The network has the precision ``dtype``; standardisation is
-    always in float64, because metres and seconds would lose digits in single precision.
+    as q(tau) in importance weights. The constants of ``theta`` are one log standard deviation for each action, in units
+    of the demonstrations' standard deviation.
 
     >>> rng = np.random.default_rng(0)
     >>> velocities = rng.normal([3.0, 0.0], [1.0, 2.0], (500, 2))
@@ -39,8 +115,6 @@ class GaussianPolicy(nn.Module):
     torch.Size([4])
     """
 
-    state_mean: Tensor
-    state_scale: Tensor
     action_mean: Tensor
     action_scale: Tensor
 
@@ -54,39 +128,21 @@ class GaussianPolicy(nn.Module):
         log_std: float = 0.0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__()
-        for name, given in (("state", states), ("action", actions)):
-            rows = np.asarray(given, np.float64)
-            if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
-                raise DataError(
-                    f"the demonstrations' {name}s (shape {rows.shape}) are not rows of finite numbers",
-                    remedy="give rows x columns, and drop or repair the rows that are wrong",
-                )
-            self.register_buffer(f"{name}_mean", torch.from_numpy(rows.mean(axis=0)))
-            self.register_buffer(f"{name}_scale", torch.from_numpy(standard_scale(rows)))
-        self.net = MLP((len(self.state_mean), *hidden, len(self.action_mean)))
-        first_std = torch.full((self.n_actions,), log_std, dtype=dtype)
-        self.theta = nn.Parameter(torch.cat([self.net.initial(rng, dtype), first_std]))
-
-    @property
-    def n_actions(self) -> int:
-        """The number of columns of an action."""
-        return len(self.action_mean)
+        super().__init__(states)
+        self._standardise_by("action", actions)
+        self.n_actions = len(self.action_mean)
+        self._begin(hidden, torch.full((self.n_actions,), log_std, dtype=dtype), rng)
 
     @property
     def std(self) -> Tensor:
         """The standard deviation of each action, in the units of the action."""
         return self.action_scale * self.split(self.theta)[1].exp()
 
-    def split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the network's parameters and the standardised log standard deviations, as views of ``theta``."""
-        return theta[: -self.n_actions], theta[-self.n_actions :]
+    def distribution(self, output: Tensor, constants: Tensor) -> DiagonalNormal:
+        """Returns the Gaussians of standardised actions."""
+        return DiagonalNormal(output, constants)
 
-    def standardise_states(self, states: Tensor | Array) -> Tensor:
-        """Returns standardised states, which are the network's inputs."""
-        return ((torch.as_tensor(states) - self.state_mean) / self.state_scale).to(self.theta.dtype)
-
-    def standardise_actions(self, actions: Tensor | Array) -> Tensor:
+    def encode(self, actions: Tensor | Array) -> Tensor:
         """Returns standardised actions, which are in the units of the network's outputs."""
         return ((torch.as_tensor(actions) - self.action_mean) / self.action_scale).to(self.theta.dtype)
 
@@ -94,6 +150,10 @@ class GaussianPolicy(nn.Module):
         """Returns the mean action in each state (..., d), in the units of the action."""
         output = self.net.forward(self.split(self.theta)[0], self.standardise_states(states))
         return self.action_mean + self.action_scale * output
+
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draws standard normal noise."""
+        return rng.standard_normal((*shape, self.n_actions))
 
     def actor(self) -> Callable[[Tensor | Array, Tensor | Array], Tensor]:
         """Returns a function of states and standard normal noise (..., a) that returns the actions mean + std * noise.
@@ -113,7 +173,7 @@ class GaussianPolicy(nn.Module):
         """Returns the log-density of each action in its own units; torch can differentiate it by ``theta``."""
         weights, log_std = self.split(self.theta)
         output = self.net.forward(weights, self.standardise_states(states))
-        return self.log_prob_of_noise((self.standardise_actions(actions) - output) * torch.exp(-log_std))
+        return self.log_prob_of_noise((self.encode(actions) - output) * torch.exp(-log_std))
 
     def log_prob_of_noise(self, noise: Tensor) -> Tensor:
         """Returns the log-density of the action that ``noise`` picks; it does not depend on the state.
@@ -123,14 +183,16 @@ class GaussianPolicy(nn.Module):
         log_scale = torch.log(self.std).sum() + 0.5 * self.n_actions * math.log(2.0 * math.pi)
         return -0.5 * noise.square().sum(dim=-1) - log_scale
 
-    def entropy(self) -> Tensor:
+    def log_prob_of_draw(self, states: Array, actions: Array, noise: Array) -> Tensor:
+        """Returns the log-density of actions that :meth:`actor` drew."""
+        return self.log_prob_of_noise(torch.from_numpy(noise))
+
+    def entropy(self, states: Tensor | Array | None = None) -> Tensor:
         """Returns the differential entropy of an action in nats; it is the same in every state."""
         return torch.log(self.std).sum() + 0.5 * self.n_actions * (1.0 + math.log(2.0 * math.pi))
 
 
-def clone_behaviour(
-    policy: GaussianPolicy, states: Array, actions: Array, updates: int, rng: np.random.Generator
-) -> None:
+def clone_behaviour(policy: Policy, states: Array, actions: Array, updates: int, rng: np.random.Generator) -> None:
     """Trains the policy to imitate demonstrated actions: takes gradient steps on their likelihood."""
     optimiser = torch.optim.Adam(policy.parameters(), lr=3e-3)
     for _ in range(updates):
@@ -154,7 +216,7 @@ class Rollout:
 
     states: Array  # (n, H, d)
     actions: Array  # (n, H, a)
-    log_prob: Array  # (n, H) log density of each action under the policy that took it
+    log_prob: Array  # (n, H) log density or probability of each action under the policy that took it
     mask: NDArray[np.bool_]  # (n, H) true where a step was taken, which is at the beginning of each row
     next_states: Array  # (n, H, d)
     ended: NDArray[np.bool_]  # (n,) true if the dynamics ended the trajectory, false if it reached the limit of steps
@@ -198,7 +260,7 @@ class Generator(Protocol):
 
 
 def rollout(
-    policy: GaussianPolicy,
+    policy: Policy,
     dynamics: Dynamics,
     n: int,
     horizon: int,
@@ -219,7 +281,7 @@ def rollout(
     limits = np.full(n, horizon) if lengths is None else np.minimum(np.asarray(lengths), horizon)
     if n < 1 or horizon < 1 or limits.shape != (n,) or (limits < 1).any():
         raise DataError(f"{n} trajectories of {limits} steps", remedy="give n lengths, all of them at least 1")
-    noise = rng.standard_normal((horizon, n, policy.n_actions))
+    noise = policy.noise((horizon, n), rng)
     first = np.asarray(dynamics.reset(n, rng))
     if first.shape != (n, len(policy.state_mean)):
         raise DataError(
@@ -230,7 +292,7 @@ def rollout(
     # Time is the first axis here, so that each step writes contiguous memory.
     path = np.zeros((horizon + 1, n, first.shape[1]))
     path[0] = first
-    actions = np.zeros((horizon, n, policy.n_actions))
+    actions = np.zeros((horizon, n, policy.n_actions), policy.action_type)
     mask = np.zeros((horizon, n), dtype=bool)
     running = np.ones(n, dtype=bool)
     ended = np.zeros(n, dtype=bool)
@@ -250,11 +312,11 @@ def rollout(
             running &= alive & (t + 1 < limits)
             if not running.any():
                 break
-        log_prob = policy.log_prob_of_noise(torch.from_numpy(noise)).numpy()
+        log_prob = policy.log_prob_of_draw(path[:-1], actions, noise).double().numpy()
 
     def dense(steps: Array) -> Array:
         taken = mask if steps.ndim == 2 else mask[:, :, None]
-        return np.ascontiguousarray(np.where(taken, steps, 0.0).swapaxes(0, 1))
+        return np.ascontiguousarray(np.where(taken, steps, np.zeros((), steps.dtype)).swapaxes(0, 1))
 
     return Rollout(
         states=dense(path[:-1]),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 StepCounterfactual = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
-"""Returns the states and actions of an alternative to a run, in the same shapes, given those of the run."""
+"""Returns the states and actions of an alternative to a run, in the same shapes and types, given those of the run."""
 
 STEP_COUNTERFACTUALS = ("perturb", "exchange")
 BATCH = 8192  # rows encoded at a time
@@ -108,7 +108,9 @@ class StepDemonstrator:
         """Draws ``n`` counterfactual runs: ``perturb`` shifts states and actions, ``exchange`` swaps actions.
 
         Perturbations have no preferred scale (0.1 to 10 standard deviations); exchanged actions are demonstrated ones
-        in the wrong state. The user's own counterfactuals receive one run at a time.
+        in the wrong state. A discrete action is perturbed as a vector, and the action nearest to the result replaces
+        it: at a small scale it stays, at a large one it is a random action. The user's own counterfactuals receive one
+        run at a time.
         """
         known = (*STEP_COUNTERFACTUALS, *self.explorers)
         unknown = [name for name in names if name not in known]
@@ -121,7 +123,11 @@ class StepDemonstrator:
         scale = np.exp(rng.uniform(np.log(0.1), np.log(10.0), n))[path][perturb, None]
         noise = scale * rng.normal(size=(int(perturb.sum()), len(self.scale))) * self.scale
         states[perturb] += noise[:, : states.shape[1]]
-        actions[perturb] += noise[:, states.shape[1] :]
+        if actions.dtype == np.bool_:
+            shifted = actions[perturb] + scale * rng.normal(size=(len(noise), actions.shape[1]))
+            actions[perturb] = np.eye(actions.shape[1], dtype=bool)[shifted.argmax(axis=1)]
+        else:
+            actions[perturb] += noise[:, states.shape[1] :]
         actions[exchange] = actions[exchange][rng.permutation(int(exchange.sum()))]
         for i in np.flatnonzero(kind >= len(STEP_COUNTERFACTUALS)):
             rows = slice(*np.searchsorted(path, [i, i + 1]))
@@ -136,6 +142,11 @@ class StepDemonstrator:
             raise DataError(
                 f"the explorer {name!r} returned arrays of the shapes {shapes}",
                 remedy=f"return finite states and actions of the shapes given, {states.shape} and {actions.shape}",
+            )
+        if actions.dtype == np.bool_ and (np.asarray(made[1], np.float64).sum(axis=1) != 1.0).any():
+            raise DataError(
+                f"the explorer {name!r} chose no action, or several, in one step",
+                remedy="return discrete actions as it gets them: bool, with one true column in each row",
             )
         return made
 

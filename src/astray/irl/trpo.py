@@ -2,8 +2,9 @@
 
 It follows Schulman, Levine, Moritz, Jordan & Abbeel 2015, "Trust Region Policy Optimization" (TRPO below), with
 advantages and critic after Schulman, Moritz, Levine, Jordan & Abbeel 2016, "High-Dimensional Continuous
-Control Using Generalized Advantage Estimation" (GAE below). The policy is Gaussian and the networks are
-small, so each derivative is a few matrix products, which are written out instead of differentiated automatically.
+Control Using Generalized Advantage Estimation" (GAE below). The policy is a Gaussian or a choice among
+discrete actions (:mod:`astray.irl.action_distributions`) and the networks are small, so each derivative is a few matrix
+products, which are written out instead of differentiated automatically.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from astray.core.errors import DataError, TrainingError
+from astray.irl.action_distributions import ActionDistribution
 from astray.irl.dynamics import Dynamics
 from astray.irl.learn_config import TRPOConfig
 from astray.irl.network import MLP, Linearised
-from astray.irl.policy import Array, GaussianPolicy, Improvement, Rollout, rollout
+from astray.irl.policy import Array, Improvement, Policy, Rollout, rollout
 
 
 class TRPO:
-    """A Gaussian policy and its critic, improved by trust region steps: a ``astray.irl.policy.Generator``.
+    """A policy and its critic, improved by trust region steps: a ``astray.irl.policy.Generator``.
 
     Parameters
     ----------
@@ -39,6 +41,7 @@ class TRPO:
     Examples
     --------
     >>> from astray.irl.dynamics import Integrator
+    >>> from astray.irl.policy import GaussianPolicy
     >>> rng = np.random.default_rng(0)
     >>> policy = GaussianPolicy(rng.normal(size=(99, 5)), rng.normal(size=(99, 2)), rng)
     >>> generator = TRPO(policy, rng)
@@ -48,7 +51,7 @@ class TRPO:
     (True, True, True)
     """
 
-    def __init__(self, policy: GaussianPolicy, rng: np.random.Generator, config: TRPOConfig | None = None) -> None:
+    def __init__(self, policy: Policy, rng: np.random.Generator, config: TRPOConfig | None = None) -> None:
         self.policy = policy
         self.config = config or TRPOConfig()
         net = MLP((len(policy.state_mean), *self.config.critic_hidden, 1))
@@ -66,7 +69,7 @@ class TRPO:
         return rollout(self.policy, dynamics, n, horizon, rng, lengths)
 
     def log_prob(self, states: Array, actions: Array) -> Array:
-        """Returns the policy's log-density of actions (..., a) in states (..., d), in the units of the actions."""
+        """Returns the log-density of actions (..., a) in states (..., d), in the units of the actions."""
         with torch.no_grad():
             return self.policy.log_prob(states, actions).double().numpy()
 
@@ -82,7 +85,7 @@ class TRPO:
         c, mask = self.config, rollout.mask
         _check(rollout, rewards)
         inputs = self.policy.standardise_states(rollout.states[mask])
-        actions = self.policy.standardise_actions(rollout.actions[mask])
+        actions = self.policy.encode(rollout.actions[mask])
 
         # The values of all states, and of the state after each trajectory's last step, in one batch.
         last = (np.arange(len(mask)), rollout.lengths - 1)
@@ -111,7 +114,7 @@ class TRPO:
         self.critic = critic
         return Improvement(
             kl=step.kl,
-            entropy=float(self.policy.entropy()),
+            entropy=float(self.policy.entropy(rollout.states[mask])),
             surrogate_gain=step.gain,
             value_loss=float(value_loss),
             line_search_steps=step.tried,
@@ -121,48 +124,46 @@ class TRPO:
     def _trust_region_step(self, inputs: Tensor, actions: Tensor, advantages: Tensor) -> _Step:
         """Maximises L(theta) = E[pi/pi_old A] subject to E[KL(pi_old || pi)] <= delta (TRPO Eq. 14).
 
-        Actions are in standardised units; ratios of densities and KL do not depend on the units.
+        Ratios of densities and KL do not depend on the units of the actions.
         """
         c, policy = self.config, self.policy
-        old = policy.theta.detach()
-        weights, log_std = policy.split(old)
+        theta = policy.theta.detach()
+        weights, constants = policy.split(theta)
         at = policy.net.linearise(weights, inputs)
-        z = (actions - at.output) * torch.exp(-log_std)
-        a = advantages[:, None]
+        old = policy.distribution(at.output, constants)
 
-        # g = grad L at theta_old, where the ratio is 1, is E[A grad log pi]. The gradient of log pi is z / sigma by the
-        # mean and z^2 - 1 by log sigma; that of the entropy by log sigma is 1.
-        by_mean = at.vjp(a * z * torch.exp(-log_std) / len(inputs))
-        by_log_std = (a * (z * z - 1.0)).mean(dim=0) + c.entropy_bonus
-        gradient = torch.cat([by_mean, by_log_std])
+        # g = grad L at theta_old, where the ratio is 1, is E[A grad log pi], plus that of the bonus.
+        by_output, by_constants = old.gradient(actions, advantages)
+        gradient = torch.cat([at.vjp(by_output), by_constants])
+        if c.entropy_bonus:
+            by_output, by_constants = old.entropy_gradient()
+            gradient += c.entropy_bonus * torch.cat([at.vjp(by_output), by_constants])
 
         # Natural gradient x = F^-1 g (TRPO Appendix C), scaled to the edge of the trust region, where
         # 1/2 (beta x)^T F (beta x) = delta. Conjugate gradients leave r = g - F x, so x^T F x = x^T (g - r).
-        fisher = fisher_product(at.every(max(1, len(inputs) // c.fisher_rows)), log_std, c.cg_damping)
+        some = at.every(max(1, len(inputs) // c.fisher_rows))
+        fisher = fisher_product(some, policy.distribution(some.output, constants), c.cg_damping)
         direction, residual = conjugate_gradient(fisher, gradient, c.cg_iterations)
         curvature = float(direction @ (gradient - residual))
         if not np.isfinite(curvature):
             raise TrainingError("the policy's gradient is not a finite number", remedy="look for exploding rewards")
         if curvature <= 0.0:  # no gradient: all actions are equally good
-            return _Step(old, kl=0.0, gain=0.0, tried=0, accepted=False)
+            return _Step(theta, kl=0.0, gain=0.0, tried=0, accepted=False)
         full_step = direction * (2.0 * c.max_kl / curvature) ** 0.5
 
         # Backtracking line search on the true surrogate and the true KL (TRPO Appendix C).
-        log_prob = -0.5 * z.square().sum(dim=1) - log_std.sum()
+        log_prob = old.log_prob(actions)
         for k in range(c.line_search_steps):
-            theta = old + c.line_search_shrink**k * full_step
-            new_weights, new_log_std = policy.split(theta)
-            mean = policy.net.forward(new_weights, inputs)
-            new_z = (actions - mean) * torch.exp(-new_log_std)
-            ratio = torch.exp(-0.5 * new_z.square().sum(dim=1) - new_log_std.sum() - log_prob)
-            wider = new_log_std - log_std
-            gain = float(((ratio - 1.0) * advantages).mean() + c.entropy_bonus * wider.sum())
-            # KL(N_old || N_new) = log(s'/s) + (s^2 + (mu - mu')^2) / (2 s'^2) - 1/2, summed over actions
-            shift = ((mean - at.output) * torch.exp(-new_log_std)).square().sum(dim=1).mean()
-            kl = float((wider + 0.5 * torch.expm1(-2.0 * wider)).sum() + 0.5 * shift)
+            tried = theta + c.line_search_shrink**k * full_step
+            new_weights, new_constants = policy.split(tried)
+            new = policy.distribution(policy.net.forward(new_weights, inputs), new_constants)
+            ratio = torch.exp(new.log_prob(actions) - log_prob)
+            wider = new.entropy() - old.entropy() if c.entropy_bonus else 0.0
+            gain = float(((ratio - 1.0) * advantages).mean() + c.entropy_bonus * wider)
+            kl = float(old.kl(new))
             if gain > 0.0 and kl <= c.max_kl:
-                return _Step(theta, kl, gain, tried=k + 1, accepted=True)
-        return _Step(old, kl=0.0, gain=0.0, tried=c.line_search_steps, accepted=False)
+                return _Step(tried, kl, gain, tried=k + 1, accepted=True)
+        return _Step(theta, kl=0.0, gain=0.0, tried=c.line_search_steps, accepted=False)
 
 
 class _Step(NamedTuple):
@@ -192,18 +193,17 @@ def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount
     return np.ascontiguousarray(advantages.T)
 
 
-def fisher_product(at: Linearised, log_std: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
-    """Returns v -> (F + damping I) v, with the Fisher matrix F of a Gaussian policy of mean ``at.output``.
+def fisher_product(at: Linearised, policy: ActionDistribution, damping: float) -> Callable[[Tensor], Tensor]:
+    """Returns v -> (F + damping I) v, with the Fisher matrix F of a policy whose outputs are ``at.output``.
 
-    For the mean's parameters, F = E[J^T Sigma^-1 J] with the mean's Jacobian J, which is exactly the Hessian of
-    KL(pi_old || pi) at theta_old (TRPO Appendix C). For each log sigma it is 2. All other entries are 0.
+    F = E[J^T M J], with the outputs' Jacobian J and the Fisher matrix M of the distribution by its outputs. This is
+    exactly the Hessian of KL(pi_old || pi) at theta_old (TRPO Appendix C), because M is that of the KL by the outputs.
     """
-    precision = torch.exp(-2.0 * log_std) / len(at.output)
-    n_actions = len(log_std)
 
     def product(v: Tensor) -> Tensor:
-        by_mean = at.vjp(at.jvp(v[:-n_actions]).mul_(precision))
-        return torch.cat([by_mean, 2.0 * v[-n_actions:]]).add_(v, alpha=damping)
+        n = at.n_parameters
+        by_output, by_constants = policy.fisher(at.jvp(v[:n]), v[n:])
+        return torch.cat([at.vjp(by_output), by_constants]).add_(v, alpha=damping)
 
     return product
 

@@ -37,19 +37,24 @@ class PolicyCheckpoint:
     @classmethod
     def of(cls, learned: Learned) -> PolicyCheckpoint | None:
         """Copies the policy out of a learner; returns None if the learner had no policy of ours."""
+        from astray.irl.policy import GaussianPolicy
         from astray.irl.trpo import TRPO
 
         generator = learned.generator
         if not isinstance(generator, TRPO):
             return None
         policy, critic = generator.policy, generator.critic
+        mean, scale = np.zeros(policy.n_actions), np.ones(policy.n_actions)
+        if isinstance(policy, GaussianPolicy):
+            mean, scale = policy.action_mean.numpy().copy(), policy.action_scale.numpy().copy()
         actor = Actor(
             policy.state_mean.numpy().copy(),
             policy.state_scale.numpy().copy(),
-            policy.action_mean.numpy().copy(),
-            policy.action_scale.numpy().copy(),
+            mean,
+            scale,
             policy.net.sizes[1:-1],
             policy.theta.detach().numpy().copy(),
+            discrete=policy.action_type is np.bool_,
         )
         theta = critic.theta.detach().numpy().copy()
         return cls(actor, theta, critic.net.sizes[1:-1], critic.centre, critic.scale)
@@ -105,15 +110,16 @@ def restore_reward(posterior: RewardPosterior, config: LearnConfig, rng: np.rand
 def _restore_policy(checkpoint: PolicyCheckpoint, config: LearnConfig, rng: np.random.Generator) -> TRPO:
     import torch
 
+    from astray.irl.categorical_policy import policy_for
     from astray.irl.network import MLP
-    from astray.irl.policy import GaussianPolicy
     from astray.irl.trpo import TRPO, Critic
 
     actor = checkpoint.actor
-    policy = GaussianPolicy(actor.state_mean[None], actor.action_mean[None], rng, hidden=actor.hidden)
+    actions = actor.action_mean[None].astype(np.bool_ if actor.discrete else np.float64)
+    policy = policy_for(actor.state_mean[None], actions, rng, hidden=actor.hidden)
     with torch.no_grad():
-        for name in ("state_mean", "state_scale", "action_mean", "action_scale", "theta"):
-            getattr(policy, name).copy_(torch.from_numpy(getattr(actor, name)))
+        for name, values in (*policy.named_buffers(), *policy.named_parameters()):
+            values.copy_(torch.from_numpy(getattr(actor, name)))
     trpo = TRPO(policy, rng, replace(config.policy, critic_hidden=checkpoint.critic_hidden))
     net = MLP((len(actor.state_mean), *checkpoint.critic_hidden, 1))
     theta = torch.from_numpy(checkpoint.critic.copy())

@@ -230,8 +230,11 @@ def trip_fields(trips: Trajectories) -> dict[str, Any]:
     numeric = {column: values.dtype.kind in "fiub" for column, values in trips.context.items()}
     return {
         "columns": {
-            c: trips.columns[c].astype(np.float64) for c in (*FIX_COLUMNS, *STEP_COLUMNS) if c in trips.columns
+            c: trips.columns[c].astype(np.bool_ if c == "action" and trips.has_discrete_actions else np.float64)
+            for c in (*FIX_COLUMNS, *STEP_COLUMNS)
+            if c in trips.columns
         },
+        "discrete": trips.has_discrete_actions,
         "offsets": trips.offsets,
         "agents": trips.agent_ids,
         "trajectories": trips.trajectory_ids,
@@ -247,7 +250,11 @@ def unpack_trips(model: Contents) -> Trajectories:
     if tuple(inside.values) not in (FIX_COLUMNS, STEP_COLUMNS):
         raise model.wrong(f"trajectories with the columns {', '.join(inside.values)}")
     shape = (None,) if "time" in inside.values else (None, None)
-    columns = {name: inside.array(name, np.float64, *shape) for name in inside.values}
+    discrete = model.value("discrete", bool)
+    columns = {
+        name: inside.array(name, np.bool_ if discrete and name == "action" else np.float64, *shape)
+        for name in inside.values
+    }
     offsets = model.offsets("offsets", len(next(iter(columns.values()))))
     n = len(offsets) - 1
     context: dict[str, Array] = {}

@@ -60,7 +60,7 @@ def without(trips: Trajectories, ids: Iterable[TripId]) -> Trajectories:
 
 
 def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> None:
-    """Raises a DataError unless trips hold states and actions with as many columns as the known ones."""
+    """Raises a DataError unless trips hold states and actions of the same kinds and widths as the known ones."""
     for name in ("state", "action"):
         if name not in given.columns:
             held = ", ".join(given.columns)
@@ -68,11 +68,19 @@ def check_steps(given: Trajectories, known: Trajectories, whose: str = "") -> No
                 f"{whose}{name}s are missing: there is {held}",
                 remedy="make the trajectories with Trajectories.from_steps",
             )
+        if given.has_discrete_actions != known.has_discrete_actions:
+            kinds = ("quantities", "discrete")
+            raise DataError(
+                f"{whose}actions are {kinds[given.has_discrete_actions]}, in the past trajectories they are "
+                f"{kinds[known.has_discrete_actions]}",
+                remedy="give n_actions to Trajectories.from_steps for both, or for neither",
+            )
         columns, wanted = given.columns[name].shape[1], known.columns[name].shape[1]
         if columns != wanted:
+            unit = "possible values" if name == "action" and known.has_discrete_actions else "columns"
             raise DataError(
-                f"{whose}{name}s have {columns} columns, not {wanted} as in the past trajectories",
-                remedy="give the same columns",
+                f"{whose}{name}s have {columns} {unit}, not {wanted} as in the past trajectories",
+                remedy=f"give the same {unit}",
             )
 
 
