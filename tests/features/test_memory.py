@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from astray.features.encoders import FamiliarityEncoder, FourierEncoder, RawEnco
 from astray.features.familiarity import DAY, DEFAULT_HABITS, Frame, Habit, familiarity, keys_by_trip, keys_of
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory
+from astray.features.normal_scores import NormalScores, StepScores
 from astray.features.steps import Steps
 
 Array = NDArray[Any]
@@ -313,21 +315,41 @@ def test_a_trip_gives_each_key_once():
 # ---------------------------------------------------------------- encoders
 
 
-def test_raw_features_are_the_papers_state_and_action():
-    s = steps([[3000.0, 4000.0]], velocity=(10.0, -20.0), origin=(1000.0, 2000.0))
-    encoder = RawEncoder()
-    got = dict(zip(encoder.names, encoder.encode(s)[0].tolist(), strict=True))
-    expected = {"x": 2.7, "y": 4.6, "x0": 1.0, "y0": 2.0, "elapsed": 0.05, "vx": 1.0, "vy": -2.0}
-    assert got == pytest.approx(expected)  # the place left, 30 s before, in kilometres
+def test_raw_features_are_the_papers_state_and_action_in_normal_scores():
+    rng = np.random.default_rng(0)
+    n = 4000
+    places, starts = 500.0 * rng.standard_normal((n, 2)), 500.0 * rng.standard_normal((n, 2))
+    past = replace(
+        steps(places, velocity=(0.0, 0.0)),
+        location=places,
+        origin=starts,
+        velocity=3.0 * rng.standard_normal((n, 2)),
+        elapsed=600.0 + 60.0 * rng.standard_normal(n),
+        first=np.zeros(n, np.bool_),
+    )
+    encoder = RawEncoder(StepScores.fit(past))
+    got = encoder.encode(past)
+    assert encoder.names == ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
+    np.testing.assert_allclose(got.mean(axis=0), 0.0, atol=0.08)
+    np.testing.assert_allclose(got.std(axis=0), 1.0, atol=0.08)
+    usual = np.abs(past.velocity) < 6.0
+    np.testing.assert_allclose(got[:, 5:][usual], past.velocity[usual] / 3.0, atol=0.25)
+    # One score for places and starts, so that a trip that stays where it began has equal numbers.
+    still = encoder.encode(steps([[120.0, -340.0]], velocity=(0.0, 0.0), origin=(120.0, -340.0)))[0]
+    assert still[0] == still[2]
+    assert still[1] == still[3]
 
 
-def test_fourier_features_tell_places_apart_by_their_scale():
-    encoder = FourierEncoder.draw(np.random.default_rng(0), scales=(1000,), waves=2000)
-    at = encoder.encode(steps([[0, 0], [300, 0], [1000, 0], [30_000, 0]]))
+def test_fourier_features_have_the_gaussian_kernel_of_their_width():
+    past = np.random.default_rng(1).standard_normal((4000, 2))
+    scores = StepScores(*(NormalScores.fit(part) for part in (past, past[:, :1], past)))
+    encoder = FourierEncoder.draw(scores, np.random.default_rng(0), waves=2000, width=0.5)
+    at = encoder.encode(steps([[0, 0], [0.5, 0], [1.0, 0], [300, 0]]))
     assert at.shape == (4, len(encoder.names))
-    waves = at[:, :4000].astype(float)
-    # The inner product of random Fourier features is the Gaussian kernel of their length scale.
-    np.testing.assert_allclose(waves @ waves[0] / 2000, np.exp(-(np.array([0.0, 0.3, 1.0, 30.0]) ** 2) / 2), atol=0.07)
+    waves, z = at[:, 7 : 7 + 4000].astype(float), at[:, :2].astype(float)
+    # The inner product of random Fourier features approaches the kernel that their frequencies are drawn for.
+    apart = np.square(z - z[0]).sum(axis=1)
+    np.testing.assert_allclose(waves @ waves[0] / 2000, np.exp(-apart / (2 * 0.5**2)), atol=0.07)
 
 
 def test_familiarity_counts_the_other_trips_that_did_the_same():

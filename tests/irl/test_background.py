@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from astray.core.errors import DataError
-from astray.irl.background import Background, CloneDensity, clone, take_paths
+from astray.irl.background import Background
 from astray.irl.demonstrations import Rows
-from astray.irl.discrete_clone import DiscreteClone
+from astray.irl.proposals import Proposals, clone
 
 
 def rows(n_paths: int, length: int, value: float) -> Rows:
@@ -42,9 +45,15 @@ def test_an_empty_background_and_an_unknown_source_raise_an_error():
         Background({"crowd": 1.0})
 
 
-def test_drawn_trajectories_are_parts_of_at_most_the_horizon():
-    taken = take_paths(rows(5, 30, 0.0), 7, 12, np.random.default_rng(0))
-    assert np.bincount(taken.path).tolist() == [12] * 7
+def test_trajectories_are_drawn_whole_or_in_parts_of_at_most_the_horizon():
+    for horizon, lengths in ((None, {30}), (12, {12, 6})):
+        background = Background({"policy": 1.0}, proposals=Proposals(horizon))
+        background.append("policy", rows(5, 30, 0.0))
+        demonstrations, rng = rows(3, 30, 1.0).cut(horizon), np.random.default_rng(0)
+        batch = background.draw_paths(20, demonstrations, np.array([0, 2]), rng)
+        assert set(np.bincount(batch.path).tolist()) == lengths
+        assert len(batch.log_q) == 22
+        assert set(batch.features[batch.path >= 20].ravel().tolist()) == {1.0}  # demonstrations come last
 
 
 def test_a_source_of_weight_0_is_not_kept() -> None:
@@ -53,37 +62,35 @@ def test_a_source_of_weight_0_is_not_kept() -> None:
     assert background.rows == {}
 
 
-def test_a_clone_density_integrates_to_one():
+def of_pairs(states: NDArray[np.float64], actions: NDArray[Any]) -> Rows:
+    n = len(states)
+    return Rows(np.zeros((n, 1), np.float32), np.arange(n), states, actions, np.full(n, -1))
+
+
+def test_a_clone_has_the_density_of_the_actions_that_it_imitates():
     rng = np.random.default_rng(0)
-    states = rng.normal(size=(300, 2))
-    actions = states @ np.array([[1.0], [-2.0]]) + rng.normal(scale=0.5, size=(300, 1))
-    clone = CloneDensity.fit(states, actions)
+    states = rng.normal(size=(3000, 2))
+    actions = np.sin(2.0 * states[:, :1]) + rng.normal(scale=0.5, size=(3000, 1))
+    log_prob = clone(of_pairs(states, actions), rng)
     grid = np.linspace(-10, 10, 4001)[:, None]
-    density = np.exp(clone.log_prob(np.tile(states[:1], (len(grid), 1)), grid))
+    density = np.exp(log_prob(np.tile(states[:1], (len(grid), 1)), grid))
     assert np.trapezoid(density, grid[:, 0]) == pytest.approx(1.0, abs=1e-3)
+    exact = -0.5 * ((actions - np.sin(2.0 * states[:, :1]))[:, 0] / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
+    assert np.mean(exact - log_prob(states, actions)) < 0.05  # KL; 0.3 around a linear function of the state
 
 
-def test_the_probabilities_of_discrete_actions_sum_to_one_even_far_away():
-    rng = np.random.default_rng(0)
-    states, chosen = rng.normal(size=(200, 2)), np.eye(3, dtype=bool)[rng.integers(0, 2, 200)]  # never the third
-    fitted = DiscreteClone.fit(states, chosen)
-    for where in (states, 1e6 * states):
-        logs = [fitted.log_prob(where, np.eye(3, dtype=bool)[np.full(200, k)]) for k in range(3)]
-        np.testing.assert_allclose(np.exp(logs).sum(axis=0), 1.0)
-        assert np.min(logs) >= np.log(0.01 / 3)
-
-
-def test_a_clone_of_discrete_actions_is_the_exact_posterior_where_its_model_holds():
+def test_a_clone_of_discrete_actions_has_their_probabilities():
     rng = np.random.default_rng(0)
     share, centres = np.array([0.5, 0.3, 0.2]), np.array([[0.0, 0.0], [2.0, 0.0], [0.0, -1.0]])
-    chosen = rng.choice(3, 200_000, p=share)
-    states = centres[chosen] + rng.normal(size=(200_000, 2))
-    fitted = clone(Rows(np.zeros((200_000, 1), np.float32), chosen, states, np.eye(3, dtype=bool)[chosen], chosen))
+    chosen = rng.choice(3, 20_000, p=share)
+    states = centres[chosen] + rng.normal(size=(20_000, 2))
+    log_prob = clone(of_pairs(states, np.eye(3, dtype=bool)[chosen]), rng)
     some = states[:500]
     joint = share * np.exp(-0.5 * np.square(some[:, None] - centres).sum(axis=2))
-    exact = 0.99 * joint / joint.sum(axis=1, keepdims=True) + 0.01 / 3
-    found = np.exp([fitted.log_prob(some, np.eye(3, dtype=bool)[np.full(500, k)]) for k in range(3)]).T
-    np.testing.assert_allclose(found, exact, atol=0.01)
+    exact = joint / joint.sum(axis=1, keepdims=True)
+    found = np.exp([log_prob(some, np.eye(3, dtype=bool)[np.full(500, k)]) for k in range(3)]).T
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-5)
+    assert np.abs(found - exact).mean() < 0.03
 
 
 def test_a_batch_of_discrete_actions_has_the_density_of_its_mixture():
@@ -96,8 +103,8 @@ def test_a_batch_of_discrete_actions_has_the_density_of_its_mixture():
             np.zeros((10 * n, 2), np.float32), path, rng.normal(size=(10 * n, 1)), np.eye(2, dtype=bool)[chosen], none
         )
 
-    background = Background({"explore": 1.0})
+    background = Background({"explore": 1.0}, proposals=Proposals())
     background.append("explore", of(500))
-    batch = background.draw_paths(40, of(40), 10, rng)
+    batch = background.draw_paths(40, of(40), np.arange(40), rng)
     # Actions are tossed coins everywhere, so every trajectory of ten steps has the probability 2^-10.
     np.testing.assert_allclose(batch.log_q, -10 * np.log(2.0), atol=0.5)

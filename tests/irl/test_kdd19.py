@@ -11,7 +11,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from astray.irl.background import fused_log_density
 from astray.irl.kdd19 import (
     EPSILON,
     GAMMA,
@@ -25,6 +24,7 @@ from astray.irl.kdd19 import (
     trajectory_loss,
     trajectory_normality,
 )
+from astray.irl.proposals import fused_log_density
 
 torch.set_num_threads(1)
 

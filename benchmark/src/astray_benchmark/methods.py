@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from astray.core.errors import DataError
+from astray.core.settings import PAPER_PRESETS
 from astray_benchmark.astray_methods import STREAMING, FleetStream, Own, Shared
 from astray_benchmark.baseline_methods import BaselineMethod, RefittedStream
 from astray_benchmark.baselines import BASELINES, COMPARISONS, GENERATORS
@@ -16,12 +17,17 @@ from astray_benchmark.external_detectors import external
 from astray_benchmark.half_space_trees import HalfSpaceTreesStream
 from astray_benchmark.variants import PRETRAINED, VARIANTS, WHOLE
 
+
+def _of_paper(preset: str) -> Callable[[str, Mapping[str, Any]], Method]:
+    return lambda name, options: Own(name, False, {"preset": preset, **options})
+
+
 _ASTRAY: dict[str, Callable[[str, Mapping[str, Any]], Method]] = {
     "astray": lambda name, options: Own(name, True, options),
     "astray-alone": lambda name, options: Own(name, False, options),
     "astray-shared": lambda name, options: Shared(name, options),
     "astray-pretrained": lambda name, options: Own(name, True, {**PRETRAINED, **options}),
-    "kdd19": lambda name, options: Own(name, False, {"preset": "kdd19", **options}),
+    **{preset: _of_paper(preset) for preset in PAPER_PRESETS},
 }
 
 CONTROLS = {"recorder-interval": "astray_benchmark.baselines.recorder:RecorderInterval"}
@@ -30,7 +36,7 @@ CONTROLS = {"recorder-interval": "astray_benchmark.baselines.recorder:RecorderIn
 METHODS = (*_ASTRAY, *BASELINES, *COMPARISONS, *GENERATORS, *CONTROLS)
 """The names of all methods."""
 
-OWN_BACKGROUND = ("astray", "kdd19", *BASELINES, *GENERATORS)
+OWN_BACKGROUND = ("astray", *PAPER_PRESETS, *BASELINES, *GENERATORS)
 """The methods for data of one pool, without other agents."""
 
 QUICK = ("astray", "astray-alone", "familiarity", "cell-ratio", "cell-trigram", "knn-location", "lof", "iforest")

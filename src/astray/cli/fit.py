@@ -12,7 +12,7 @@ from astray.cli import options as o
 from astray.cli.console import learning, progress, say, say_suspected
 from astray.core.atomic import changing, check_target, keep_from
 from astray.core.errors import AstrayError
-from astray.core.settings import FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, flag_of
+from astray.core.settings import PAPER_PRESETS, FleetOnly, ItsOwn, OneAgent, OwnReward, Settings, SettingsError, flag_of
 from astray.core.text import harmless, number_of, shortened
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _check_kind(file: str, alone: bool, has_population: bool, settings: Settings
     """Raises an error for settings that this kind of model does not use; to ignore them would hide a mistake."""
     if has_population and not alone:
         raise SettingsError("--population is for a model of one agent", remedy="add --agent NAME or --pooled")
-    learns_its_own = settings.preset == "kdd19" or settings.encoder in ("fourier", "raw")
+    learns_its_own = settings.preset in PAPER_PRESETS or settings.encoder in ("fourier", "raw")
     several = f"is for a model of one agent or pool, and {file} makes a fleet, since its trips are of several agents"
     begins = "says how a reward of the agent's own is learned; this model begins with the one that serves everybody"
     of_one = settings.of(FleetOnly), "is for a fleet, and this model is of one agent or pool", "leave it out"

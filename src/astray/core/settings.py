@@ -298,6 +298,10 @@ class FleetOnly:
     )
 
 
+PAPER_PRESETS = ("kdd19", "kdd19-fourier")
+"""The presets that learn by the paper's Algorithms 1 and 2 and decide by its thresholds; the first is the paper's."""
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class ItsOwn:
     """Settings for the reward that a model of one agent uses."""
@@ -306,11 +310,12 @@ class ItsOwn:
         TEXT,
         "default",
         "shared: the reward that serves everybody; own: this reward, after it has continued learning from these "
-        "trips; kdd19: the paper's method. By default own for a pool, shared for one agent.",
-        _one_of("default", "shared", "own", "kdd19"),
+        "trips; kdd19: the paper's method; kdd19-fourier: the same with waves. By default own for a pool, else shared.",
+        _one_of("default", "shared", "own", *PAPER_PRESETS),
         more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
-        "name no agents. ``kdd19`` is the paper's own method: raw coordinates, the policy alone as background, Eq. 3, "
-        "and N(tau) a plain mean.",
+        "name no agents. ``kdd19`` is the paper's own method: its state and action, the policy alone as background, "
+        "Eq. 3, and N(tau) a plain mean. ``kdd19-fourier``, which is ours, differs in one thing: the reward also sees "
+        "random Fourier features. It finds more.",
     )
     encoder: str | Encoder | None = setting(
         TEXT,

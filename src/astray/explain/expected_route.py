@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astray.features.encoders import scores_of
 from astray.features.featurizer import Featurizer
 from astray.features.steps import Steps
 from astray.irl.actor import Actor
+from astray.irl.dynamics import Integrator, ScoredIntegrator
 from astray.irl.gps_demonstrator import policy_states
 
 Array = NDArray[Any]
@@ -124,11 +126,18 @@ def rolled_out(featurizer: Featurizer, actor: Actor, steps: Steps, row: int) -> 
     at = steps[np.array([row])]
     left = float(steps.time[-1] - steps.time[row])
     horizon = int(np.clip(np.ceil(left / featurizer.config.interval), 5, MOST_STEPS))
-    noise = np.random.default_rng(0).standard_normal((horizon, EXPECTED, len(actor.action_mean)))
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((horizon, EXPECTED, len(actor.action_mean)))
     noise[:, 0] = 0.0
-    states = np.repeat(policy_states(at, featurizer.context.utc_offset), EXPECTED, axis=0)
-    ways = actor.drive(states, horizon, featurizer.config.interval, noise)
-    return [featurizer.projection.to_degrees(way) for way in ways]
+    metres = np.repeat(policy_states(at, featurizer), EXPECTED, axis=0)
+    motion, scores = Integrator(metres, featurizer.config.interval), scores_of(featurizer.encoder)
+    scored = None if scores is None else ScoredIntegrator(motion, scores)
+    states = metres if scored is None else scored.begin(metres)
+    way = [metres[:, :2]]
+    for wind in noise:
+        states, _ = (scored or motion).step(states, actor.mean(states) + actor.std * wind, rng)
+        way.append((states if scored is None else scored.metres)[:, :2])
+    return [featurizer.projection.to_degrees(places) for places in np.stack(way, axis=1)]
 
 
 # -------------------------------------------------------------------- lengths

@@ -21,6 +21,7 @@ from astray.features.familiarity import (
     keys_by_trip,
 )
 from astray.features.memory import Memory
+from astray.features.normal_scores import StepScores
 from astray.features.steps import Step, Steps
 
 Array = NDArray[Any]
@@ -42,57 +43,51 @@ class Encoder(Protocol):
         """Returns features, one row for each step, in C or Fortran order."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RawEncoder:
-    """Returns exactly the paper's input: location, start, time since the start, velocity."""
+    """Returns exactly the paper's input, as normal scores: location, start, time since the start, velocity."""
 
+    scores: StepScores
     lags: tuple[float, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Returns one name for each feature."""
-        return ["x", "y", "x0", "y0", "elapsed", "vx", "vy"]
+        return list(_RAW)
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Returns features, one row a step."""
-        state = steps.state
-        return np.column_stack([state[:, :4] / 1000.0, state[:, 4] / 600.0, steps.velocity / 10.0]).astype(np.float32)
+        return _raw(self.scores, steps).astype(np.float32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FourierEncoder:
-    """Returns random Fourier features of location and start at several scales (Rahimi and Recht 2007), then motion.
+    """Returns the paper's input, and random Fourier features of location and start (Rahimi and Recht 2007).
 
-    A small network cannot learn a street from raw coordinates, but it can from waves as long as the street is wide.
+    A small network cannot learn a street from coordinates, but it can from waves that are about as long. The waves are
+    over normal scores, so that they are short where the agent often is.
     """
 
-    frequencies: Array  # (2, m), waves per metre
+    scores: StepScores
+    frequencies: Array  # (2, m), in radians per score
     lags: tuple[float, ...] = ()
 
     @classmethod
-    def draw(
-        cls, rng: np.random.Generator, scales: Sequence[float] = (300, 1000, 3000, 10000), waves: int = 16
-    ) -> FourierEncoder:
-        """Draws ``waves`` frequencies for each length scale (metres)."""
-        return cls(np.hstack([rng.normal(size=(2, waves)) / (2 * np.pi * s) for s in scales]))
+    def draw(cls, scores: StepScores, rng: np.random.Generator, waves: int = 64, width: float = 0.15) -> FourierEncoder:
+        """Draws ``waves`` frequencies, for a Gaussian kernel of this width."""
+        return cls(scores, rng.normal(size=(2, waves)) / width)
 
     @property
     def names(self) -> list[str]:
         """Returns one name for each feature."""
-        m = self.frequencies.shape[1]
-        waves = [f"{f} {i}" for f in ("sin", "cos") for i in range(m)]
-        starts = [f"start {w}" for w in waves]
-        return [*waves, *starts, *_MOTION]
+        waves = [f"{f} {i}" for f in ("sin", "cos") for i in range(self.frequencies.shape[1])]
+        return [*_RAW, *waves, *(f"start {w}" for w in waves)]
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Returns features, one row a step."""
-        waves = []
-        for xy in (steps.location, steps.origin):
-            phase = (2 * np.pi) * (xy @ self.frequencies)
-            waves += [np.sin(phase), np.cos(phase)]
-        motion = np.empty((len(_MOTION), len(steps)))
-        _put_motion(steps, motion)
-        return np.hstack([*waves, motion.T]).astype(np.float32)
+        raw = _raw(self.scores, steps)
+        phases = [raw[:, place] @ self.frequencies for place in (slice(0, 2), slice(2, 4))]
+        return np.hstack([raw, *(wave(phase) for phase in phases for wave in (np.sin, np.cos))]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -198,6 +193,18 @@ class OwnEncoder:
                 remedy=f"return one row per step and a finite number for each of its names: {wanted}",
             )
         return found
+
+
+_RAW = ("x", "y", "x0", "y0", "elapsed", "vx", "vy")
+
+
+def _raw(scores: StepScores, steps: Steps) -> NDArray[np.float64]:
+    return np.hstack([scores.states(steps.state[:, :5]), scores.velocity(steps.velocity)])
+
+
+def scores_of(encoder: Encoder) -> StepScores | None:
+    """Returns the normal scores in which an encoder sees the paper's state and action; None if it sees others."""
+    return encoder.scores if isinstance(encoder, RawEncoder | FourierEncoder) else None
 
 
 _MOTION = ["speed", "vx", "vy", "elapsed"]

@@ -18,6 +18,7 @@ from astray.features.context import Context, ContextSpec
 from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.features.memory import Forgetting, Memory
+from astray.features.normal_scores import StepScores
 from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
 from astray.features.statistics import Statistic, statistics, statistics_of
@@ -141,18 +142,16 @@ class Featurizer:
             raise DataError("no trajectories were given", remedy="give at least one")
         projection = Projection.centred_on(fixes.columns["lat"], fixes.columns["lon"])
         offset = projection.solar_offset if config.utc_offset is None else config.utc_offset
-        encoders: dict[str, Encoder] = {
-            "raw": RawEncoder(),
-            "fourier": FourierEncoder.draw(rng),
-            "familiarity": FamiliarityEncoder(
-                Memory(forgetting=config.forgetting), config.habits, config.lags, Frame(projection, offset)
-            ),
-        }
-        if encoder is None and config.encoder not in encoders:
+        if encoder is None and config.encoder not in ENCODERS:
             raise DataError(f"no encoder named {config.encoder!r}", remedy=f"give one of {', '.join(ENCODERS)}")
+        if encoder is None and config.encoder == "familiarity":
+            memory = Memory(forgetting=config.forgetting)
+            encoder = FamiliarityEncoder(memory, config.habits, config.lags, Frame(projection, offset))
+        if encoder is None:
+            scores = StepScores.fit(_learnable_steps(fixes, config, projection))
+            encoder = RawEncoder(scores) if config.encoder == "raw" else FourierEncoder.draw(scores, rng)
         context = Context.of(config.context, fixes, projection, offset)
-        sees = encoders[config.encoder] if encoder is None else encoder
-        return cls(config, projection, sees, context, Popularity(config.popularity))
+        return cls(config, projection, encoder, context, Popularity(config.popularity))
 
     @property
     def names(self) -> list[str]:
@@ -320,3 +319,8 @@ class Featurizer:
         rows = self.trip_rows(steps, len(fixes))
         familiar, found = self.measure(rows, without, maker if (maker >= 0).any() else None)
         return Featurized(self.features(steps, familiar), steps, row, weight, fault, found)
+
+
+def _learnable_steps(fixes: Trajectories, config: FeaturizerConfig, projection: Projection) -> Steps:
+    """Returns the steps between points at equal intervals, from which a reward of steps learns."""
+    return steps_of(resample(paths_of(fixes, projection, config.faults)[0], config.interval), config.interval)

@@ -61,17 +61,3 @@ class Actor:
                 h = np.tanh(h)
             at = end + n_out
         return np.asarray(self.action_mean + self.action_scale * h, np.float64)
-
-    def drive(self, states: Array, steps: int, interval: float, noise: Array) -> NDArray[np.float64]:
-        """Lets the policy act from GPS states (n, d); returns the places that it passes, (n, steps + 1, 2).
-
-        The columns of a state are those of :class:`astray.irl.dynamics.Integrator`. ``noise`` (steps, n, 2) is the
-        deviation from the mean action, in standard deviations.
-        """
-        now = states.astype(np.float64)
-        way = [now[:, :2].copy()]
-        for t in range(steps):
-            now[:, :2] += interval * (self.mean(now) + self.std * noise[t])
-            now[:, 4] += interval
-            way.append(now[:, :2].copy())
-        return np.stack(way, axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -62,6 +62,30 @@ class Rows:
         new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
         starts = np.flatnonzero(new)
         return starts, np.diff(starts, append=len(self))
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """The first row of each trajectory."""
+        return np.flatnonzero(changes(self.path))
+
+    def rows_of(self, paths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the rows of some trajectories, one trajectory after the other, and the length of each."""
+        length = np.diff(self.first, append=len(self))[paths]
+        shift = self.first[paths] - (np.cumsum(length) - length)
+        return np.arange(length.sum()) + np.repeat(shift, length), length
+
+    def cut(self, most: int | None) -> Rows:
+        """Returns the same rows, with trajectories cut into parts of at most ``most`` steps; None: not cut.
+
+        >>> none = np.zeros((5, 1))
+        >>> Rows(none.astype(np.float32), np.array([0, 0, 0, 1, 1]), none, none, np.full(5, -1)).cut(2).path.tolist()
+        [0, 0, 1, 2, 2]
+        """
+        if most is None or not len(self):
+            return self
+        step = np.arange(len(self)) - self.first[self.path]
+        begins = changes(self.path) | (step % most == 0)
+        return replace(self, path=np.cumsum(begins) - 1)
 
     def __getitem__(self, keep: Array) -> Rows:
         """Returns some of the rows, with their trajectories numbered from 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
+from astray.features.normal_scores import StepScores
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -83,6 +85,58 @@ class Integrator:
         moved[:, :2] += actions * self.interval
         moved[:, 4] += self.interval
         return moved, np.ones(len(states), dtype=bool)
+
+
+class ScoredIntegrator:
+    """The dynamics of GPS trips for a policy that sees the paper's state, and acts, in normal scores.
+
+    It keeps the states in metres and seconds; further columns than the paper's five stay as they are.
+
+    Trajectories begin anywhere, because the partition function Z of Eq. 1 sums over all trajectories, and a reward that
+    is never compared elsewhere says nothing about other places. Half begin near a demonstrated start, the others
+    in a wide Gaussian around all places; :meth:`log_start` is the density, a part of q(tau).
+    """
+
+    wide = 0.5  # the share of trajectories that begin in the wide Gaussian
+    widths = (0.15, 2.5)  # standard deviations around a demonstrated start, and of the wide Gaussian, in scores
+
+    def __init__(self, motion: Integrator, scores: StepScores) -> None:
+        self.metres = motion.starts[:0]  # the latest states
+        self._motion, self._scores = motion, scores
+        self._starts = scores.place(motion.starts[:, :2])
+
+    def reset(self, n: int, rng: np.random.Generator) -> Array:
+        """Draws n initial states."""
+        chosen = rng.integers(len(self._starts), size=n)
+        near, wide = (width * rng.standard_normal((n, 2)) for width in self.widths)
+        states = self._motion.starts[chosen]
+        place = self._scores.place.inverse(np.where(rng.random((n, 1)) < self.wide, wide, self._starts[chosen] + near))
+        states[:, :2] = states[:, 2:4] = place
+        return self.begin(states)
+
+    def log_start(self, states: Array) -> Array:
+        """Returns the log-density of the places of initial states, as scores."""
+        place = states[:, :2]
+        near = _log_normal(place[:, None] - self._starts, self.widths[0])
+        near = np.logaddexp.reduce(near, axis=1) - np.log(len(self._starts))
+        return np.asarray(
+            np.logaddexp(np.log1p(-self.wide) + near, np.log(self.wide) + _log_normal(place, self.widths[1]))
+        )
+
+    def begin(self, states: Array) -> Array:
+        """Continues from states in metres and seconds; returns them as scores."""
+        self.metres = states
+        return self._scores.states(states)
+
+    def step(self, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Mask]:
+        """Returns the states one interval later; no trajectory ends."""
+        moved, alive = self._motion.step(self.metres, self._scores.velocity.inverse(actions), rng)
+        return self.begin(moved), alive
+
+
+def _log_normal(places: Array, width: float) -> Array:
+    """Returns the log-density of places (..., 2) under a Gaussian around 0 with this standard deviation."""
+    return np.asarray(-0.5 * np.square(places / width).sum(axis=-1) - math.log(2.0 * math.pi * width**2))
 
 
 class GymDynamics:

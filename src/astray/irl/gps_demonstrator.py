@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
+from astray.features.encoders import scores_of
 from astray.features.familiarity import WEEK
 from astray.features.featurizer import Featurizer
 from astray.features.hashing import changes
@@ -19,7 +20,7 @@ from astray.features.paths import make_paths, of_trips, resample
 from astray.features.steps import Steps
 from astray.irl.counterfactuals import Counterfactual, explore
 from astray.irl.demonstrations import Rows
-from astray.irl.dynamics import Dynamics, Integrator
+from astray.irl.dynamics import Dynamics, Integrator, ScoredIntegrator
 from astray.irl.keyed_trips import KeyedTrips
 
 if TYPE_CHECKING:
@@ -96,16 +97,16 @@ class GpsDemonstrator:
         """Turns the policy's trajectories into rows, in the order of ``rollout.mask``."""
         lengths = rollout.lengths
         offsets = np.r_[0, np.cumsum(lengths + 1)]
-        start = rollout.states[:, 0]
+        start, reached = self._metres(rollout.states[:, 0]), self._metres(rollout.next_states[rollout.mask])
         xy = np.empty((offsets[-1], 2))
         elapsed = np.empty(offsets[-1])
         first = np.zeros(offsets[-1], bool)
         first[offsets[:-1]] = True
         xy[first], elapsed[first] = start[:, :2], 0.0
-        xy[~first] = rollout.next_states[rollout.mask][:, :2]
-        elapsed[~first] = rollout.next_states[rollout.mask][:, 4] - np.repeat(start[:, 4], lengths)
-        begin = np.repeat(start[:, 5] + start[:, 4], lengths + 1)
-        paths = make_paths(begin + elapsed, xy, offsets)
+        xy[~first] = reached[:, :2]
+        elapsed[~first] = reached[:, 4] - np.repeat(start[:, 4], lengths)
+        began = start[:, 5] if self._sees_clock else np.zeros(len(start))
+        paths = make_paths(np.repeat(began + start[:, 4], lengths + 1) + elapsed, xy, offsets)
         paths.context["given"] = start[:, 6:]
         steps = self.featurizer.steps(paths)
         # A rollout may begin in the middle of a trip: its origin is then that trip's start.
@@ -121,16 +122,24 @@ class GpsDemonstrator:
 
     @property
     def dynamics(self) -> Dynamics:
-        """The integrator; half of the rollouts begin where trips begin, the others in the middle of a trip."""
+        """The integrator. With scores, all rollouts begin where trips begin; otherwise half begin in the middle."""
         steps = self.featurizer.steps(self.paths)
-        states = policy_states(steps[~steps.first], self._utc_offset)
+        states = policy_states(steps[~steps.first], self.featurizer)
         starts = states[np.isclose(states[:, 4], 0.0)]
+        interval, scores = self.featurizer.config.interval, scores_of(self.featurizer.encoder)
+        if scores is not None:
+            return ScoredIntegrator(Integrator(starts, interval), scores)
         half = np.resize(np.arange(len(starts)), len(states))
-        return Integrator(np.vstack([states, starts[half]]), self.featurizer.config.interval)
+        return Integrator(np.vstack([states, starts[half]]), interval)
 
     @property
-    def _utc_offset(self) -> float:
-        return self.featurizer.context.utc_offset
+    def _sees_clock(self) -> bool:
+        return sees_clock(self.featurizer)
+
+    def _metres(self, states: Array) -> Array:
+        """Returns the policy's states in metres and seconds."""
+        scores = scores_of(self.featurizer.encoder)
+        return states if scores is None else scores.metres_and_seconds(states)
 
     def _number(self, trip: Array) -> NDArray[np.int64]:
         return self.featurizer.memory.number_of(self.fixes.ids)[trip]
@@ -143,18 +152,35 @@ class GpsDemonstrator:
 
     def _encoded(self, steps: Steps, path: Array, chosen: Array, without: Array | None = None) -> Rows:
         kept, of = steps[chosen], path[chosen]
+        states, actions = policy_states(kept, self.featurizer), kept.velocity
+        scores = scores_of(self.featurizer.encoder)
+        if scores is not None:
+            states, actions = scores.states(states), scores.velocity(actions)
         return Rows(
             features=self.featurizer.encode(kept, without),
             path=np.cumsum(changes(of)) - 1,
-            states=policy_states(kept, self._utc_offset),
-            actions=kept.velocity,
+            states=states,
+            actions=actions,
             trip=np.full(len(kept), -1),
             steps=kept,
         )
 
 
-def policy_states(steps: Steps, utc_offset: float) -> NDArray[np.float64]:
-    """Returns the policy's inputs before a step: location, start, time since the start, time of the week, context."""
+def policy_states(steps: Steps, featurizer: Featurizer) -> NDArray[np.float64]:
+    """Returns the policy's inputs before a step, in metres and seconds.
+
+    They are those of the paper: location, start, time since the start; then, if the reward depends on them, the time of
+    the week at which the trip began, and the context.
+    """
     left = steps.location - steps.velocity * steps.window[:, None]
+    paper = np.column_stack([left, steps.origin, steps.elapsed - steps.window])
+    if not sees_clock(featurizer):
+        return paper
+    utc_offset = featurizer.context.utc_offset
     began = (steps.time - steps.elapsed + utc_offset) % WEEK - utc_offset
-    return np.column_stack([left, steps.origin, steps.elapsed - steps.window, began, steps.given])
+    return np.column_stack([paper, began, steps.given])
+
+
+def sees_clock(featurizer: Featurizer) -> bool:
+    """Returns True if features depend on more than the paper's state and action."""
+    return scores_of(featurizer.encoder) is None or bool(featurizer.context.names)

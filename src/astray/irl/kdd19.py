@@ -57,17 +57,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import TrainingError
-from astray.irl.background import Background, Batch, take_paths
+from astray.irl.background import Background, Batch
 from astray.irl.demonstrations import ActingDemonstrator, Rows
-from astray.irl.learn_config import LearnConfig, RewardConfig
-from astray.irl.objective import Loss, effective_sample_size, weighted_mean
+from astray.irl.learn_config import LearnConfig, RewardConfig, TRPOConfig
+from astray.irl.objective import Loss, effective_sample_size, energy_distance, weighted_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,14 +80,19 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Measures = dict[str, float]
 
+MEASURED = 256  # steps of demonstrations, and of rollouts, to measure the generator's distance
+
 KDD19 = LearnConfig(
     reward=RewardConfig(
         hidden=(64, 16),  # Appendix A
         heads=10,  # K, Section 5.4 and Appendix A
-        prior_variance=0.1,  # sigma^2 of the prior, Section 4.1.2; the number is that of the initial weights
+        prior_variance=100.0,  # sigma^2 of the prior, Section 4.1.2; the paper gives no number
         initial_variance=0.1,  # Section 4.3
     ),
-    iterations=100,  # N
+    # R(tau) is an undiscounted sum over the whole trajectory.
+    policy=TRPOConfig(max_kl=0.1, last_kl=0.01, discount=1.0, gae_lambda=0.97, bootstrap=False),
+    iterations=60,  # N
+    updates=100,  # J
     objective="trajectory",  # Eq. 3
     temperature=1.0,  # Eq. 3 as printed
     all_heads=False,  # Algorithm 1 updates the sampled head
@@ -95,10 +100,16 @@ KDD19 = LearnConfig(
     clone_updates=0,  # the policy begins with random weights
     weights=(("policy", 1.0),),  # T_s is what the policy generates
     waves=0,  # the reward sees the state and the action themselves
+    horizon=None,  # whole trajectories
+    capacity=10_000_000,  # T_s keeps all samples
+    divide_prior=False,  # Section 4.2 prints E[log p(tau | theta) + log p(theta)]
     held_out=0.0,  # all demonstrations are learned from
-    patience=100,
+    patience=1000,
 )
 """The settings of the paper; those that it does not print have the defaults of ``LearnConfig``."""
+
+KDD19_FOURIER = replace(KDD19, waves=32)
+"""A preset of ours: the paper's, with random Fourier features beside the inputs of the reward."""
 
 EPSILON = -2.0  # Section 5.4: an observation with n <= epsilon is an anomaly for IRL-AD,
 GAMMA = 1.5  # and for IRL-ADU if also sigma_r <= gamma
@@ -131,6 +142,12 @@ class Learner:
     optimiser: Optimizer
     schedule: LRScheduler
 
+    def distance(self, generated: Rows, rng: np.random.Generator) -> float:
+        """Returns the energy distance between generated steps and demonstrations, as the reward sees them."""
+        own = self.evidence.demonstrations
+        drawn = [rows.features[rows.draw(MEASURED, rng)] for rows in (own, generated)]
+        return energy_distance(*(self.reward.standardised(rows) for rows in drawn))
+
 
 def algorithm_1(
     learner: Learner, agent: ActingDemonstrator, lengths: Array, config: LearnConfig, rng: np.random.Generator
@@ -144,8 +161,8 @@ def algorithm_1(
     assert pi is not None
     for _ in range(config.iterations):  # line 3
         k = int(rng.integers(reward.n_heads))  # line 4: sample a reward function
-        n_steps = np.minimum(rng.choice(lengths, config.rollouts), config.horizon)
-        rollout = pi.rollout(dynamics, config.rollouts, config.horizon, rng, n_steps)  # line 5: generate samples
+        n_steps = rng.choice(lengths, config.rollouts)
+        rollout = pi.rollout(dynamics, config.rollouts, int(n_steps.max()), rng, n_steps)  # line 5: generate samples
         generated = agent.realise(rollout)
         log_density = copy.deepcopy(pi).log_prob  # of pi as it is now: q(tau) of these samples
         for background in learner.evidence.backgrounds.values():  # line 6: append them to T_s
@@ -157,6 +174,7 @@ def algorithm_1(
         by_step[rollout.mask] = rewards - config.policy_temperature * rollout.log_prob[rollout.mask]
         done = pi.improve(rollout, by_step)  # line 8: update pi with respect to r_theta_k by TRPO
         measures |= {"policy_reward": float(rewards.mean()), "kl": done.kl, "entropy": done.entropy}
+        measures["generator_distance"] = learner.distance(generated, rng)
         yield {"head": k} | measures
 
 
@@ -185,15 +203,15 @@ def first_policy(demonstrations: Rows, config: LearnConfig, rng: np.random.Gener
     policy = policy_for(demonstrations.states, demonstrations.actions, rng)
     # With clone_updates=0, as in the paper, the policy begins with random weights.
     clone_behaviour(policy, demonstrations.states, demonstrations.actions, config.clone_updates, rng)
-    return TRPO(policy, rng, config.policy)
+    return TRPO(policy, rng, config.policy, config.iterations)
 
 
 def bootstrap(n_trips: int, n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draws the bootstrap masks, (trips, K): the number of times that D_k contains each trip (Section 4.1.1).
 
-    A count is Poisson(1), the limit of drawing n out of n trips with replacement.
+    Each D_k has as many trips as T_d, drawn from it with replacement.
     """
-    return rng.poisson(1.0, (n_trips, n_heads))
+    return rng.multinomial(n_trips, np.full(n_trips, 1.0 / n_trips), n_heads).T
 
 
 # -------------------------------------------------------------------- Algorithm 2: reward function update
@@ -225,14 +243,14 @@ def trajectory_estimate(reward: RewardHeads, evidence: Evidence, config: LearnCo
     """Samples the batches of Algorithm 2 (lines 2 to 4) and returns the loss whose gradient is Eq. 3 (line 5)."""
     import torch
 
-    demonstrated = take_paths(evidence.demonstrations, config.batch_paths, config.horizon, rng)  # line 3
-    first = np.searchsorted(demonstrated.path, np.arange(config.batch_paths))
-    weights = evidence.bootstrap[demonstrated.trip[first]]
-    temperature = float(config.horizon) if config.temperature is None else config.temperature
+    demonstrations = evidence.demonstrations
+    chosen = rng.integers(demonstrations.n_paths, size=config.batch_paths)  # line 3
+    weights = evidence.bootstrap[demonstrations.trip[demonstrations.first[chosen]]]
+    temperature = float(config.horizon or 1) if config.temperature is None else config.temperature
     losses = []
     for aspect, background in enumerate(evidence.backgrounds.values()):
         # Lines 2 and 4: the background batch, with the demonstrations appended at its end.
-        batch = background.draw_paths(config.batch_paths, demonstrated, config.horizon, rng)
+        batch = background.draw_paths(config.batch_paths, demonstrations, chosen, rng)
         returns = trajectory_reward(reward, batch, aspect)
         log_q = torch.from_numpy(batch.log_q).float()
         losses.append(trajectory_loss(returns[-config.batch_paths :], returns, log_q, weights, temperature))

@@ -18,7 +18,7 @@ class RewardConfig:
     heads: int = 10  # K, the heads of each network, for each aspect
     networks: int = 1  # independent networks; heads=1 with networks=K is the ensemble of the paper's Section 4.1.1
     prior_variance: float = 10.0  # sigma^2 of the Gaussian prior N(0, sigma^2) on every weight
-    initial_variance: float | None = None  # of the initial weights; None: 1 / fan-in
+    initial_variance: float | None = None  # of the initial weights and biases; None: 1 / fan-in, 0
     random_prior: float = 0.0  # weight of a fixed random network that is added to each head (Osband et al. 2018)
 
 
@@ -27,10 +27,11 @@ class TRPOConfig:
     """The settings of TRPO."""
 
     max_kl: float = 0.01  # delta: the trust region, a bound on the mean KL(old || new) of one improvement
+    last_kl: float | None = None  # delta at the end, to which it falls geometrically; None: it stays the same
     discount: float = 0.99  # gamma: the present value of a reward of 1 that comes one step later
     gae_lambda: float = 0.95  # lambda: 0 trusts the critic, 1 trusts the sampled return
     entropy_bonus: float = 0.0  # weight of the policy's entropy beside the normalised advantage
-    bootstrap: bool = True  # where a trajectory is cut off, the critic estimates the rest of its value; False: 0
+    bootstrap: bool = True  # the critic estimates the value beyond the last step; False: 0, and it sees the steps left
     fisher_rows: int = 1280  # rows (every k-th) to average the Fisher matrix over; all if there are fewer
     cg_iterations: int = 10  # conjugate-gradient iterations for the natural gradient
     cg_damping: float = 0.1  # added to the diagonal of the Fisher matrix
@@ -43,10 +44,12 @@ class TRPOConfig:
     critic_damping: float = 0.1  # added to the diagonal of the critic's Gauss-Newton matrix
 
     def __post_init__(self) -> None:
-        if not self.max_kl > 0.0:
-            raise DataError(
-                f"max_kl is {self.max_kl}", remedy="give a number above 0 for the trust region; 0.01 is usual"
-            )
+        for name in ("max_kl", "last_kl"):
+            delta = getattr(self, name)
+            if delta is not None and not delta > 0.0:
+                raise DataError(
+                    f"{name} is {delta}", remedy="give a number above 0 for the trust region; 0.01 is usual"
+                )
         for name in ("discount", "gae_lambda"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise DataError(f"{name} is {getattr(self, name)}", remedy="give a number from 0 to 1")
@@ -66,7 +69,7 @@ class LearnConfig:
     learning_rate: float = 6e-3  # of Adam on the reward, falling linearly to a twentieth
     batch_rows: int = 512  # demonstrated steps, and background steps of each aspect, in a 'step' update
     batch_paths: int = 32  # demonstrated and background trajectories, each, in a 'trajectory' update
-    horizon: int = 50  # the most steps in a rollout, and in the parts of trajectories that Eq. 3 sums over
+    horizon: int | None = 50  # the most steps in a rollout, and in the parts that Eq. 3 sums over; None: whole trips
     policy_temperature: float = 1.0  # the policy maximises the sum of r - temperature * log pi; 0: the reward alone
     rollouts: int = 64  # trajectories that the policy generates in each iteration; 0: no policy
     clone_updates: int = 300  # gradient steps of behavioural cloning before the first rollout
@@ -78,6 +81,7 @@ class LearnConfig:
     capacity: int = 100_000  # rows that each source of the background keeps
     missing: float = 0.25  # share of the rows in which a group of features is hidden, so that the reward can do without
     held_out: float = 0.2  # share of the demonstrations that no head learns from; they decide when to stop
+    divide_prior: bool = True  # divide -log p(theta) by the number of demonstrations; False: as Section 4.2 prints it
     patience: int = 10  # iterations without a lower held-out loss before learning stops
 
     def __post_init__(self) -> None:

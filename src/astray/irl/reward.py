@@ -43,7 +43,7 @@ class RewardHeads(nn.Module):
         self.aspects = aspects
         sizes = (n_features, *config.hidden, len(aspects) * config.heads)
         self.weights = nn.ParameterList(_gaussian_layers(sizes, config, rng))
-        self.biases = nn.ParameterList([torch.zeros(config.networks, 1, out) for out in sizes[1:]])
+        self.biases = nn.ParameterList([_bias(out, config, rng) for out in sizes[1:]])
         self.prior_mean: list[Tensor] = []  # the prior's mean of each parameter; zero if empty
         self.prior = _gaussian_layers(sizes, config, rng) if config.random_prior else []
         self.register_buffer("mean", torch.zeros(n_features))
@@ -67,14 +67,21 @@ class RewardHeads(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Returns the reward of every row under every head: (rows, aspects, heads)."""
-        # A missing feature counts as the mean.
-        x = torch.nan_to_num(((features - self.mean) / self.scale).clamp(-self.clip, self.clip), nan=0.0)
+        x = self._inputs(features)
         rewards = _forward(list(self.weights), list(self.biases), x)
         if self.prior:
             zeros = [torch.zeros_like(b) for b in self.biases]
             rewards = rewards + self.config.random_prior * _forward(self.prior, zeros, x)
         by_aspect = rewards.view(len(x), self.config.networks, len(self.aspects), self.config.heads)
         return by_aspect.transpose(1, 2).reshape(len(x), len(self.aspects), self.n_heads)
+
+    def _inputs(self, features: Tensor) -> Tensor:
+        """Returns standardised and clipped features; a missing one counts as the mean."""
+        return torch.nan_to_num(((features - self.mean) / self.scale).clamp(-self.clip, self.clip), nan=0.0)
+
+    def standardised(self, features: Array) -> Array:
+        """Returns the inputs of the network for features, as arrays."""
+        return self._inputs(torch.from_numpy(features)).double().numpy()
 
     def use_as_prior(self) -> None:
         """Sets the mean of the prior to the present weights, so that further learning stays near them."""
@@ -121,6 +128,14 @@ def _gaussian_layers(sizes: tuple[int, ...], config: RewardConfig, rng: np.rando
         draw = rng.normal(scale=variance**0.5, size=(config.networks, n_in, n_out))
         layers.append(torch.as_tensor(draw, dtype=torch.float32))
     return layers
+
+
+def _bias(n_out: int, config: RewardConfig, rng: np.random.Generator) -> Tensor:
+    """Returns biases that are 0, or drawn like the weights if their variance is given."""
+    shape = (config.networks, 1, n_out)
+    if config.initial_variance is None:
+        return torch.zeros(shape)
+    return torch.as_tensor(rng.normal(scale=config.initial_variance**0.5, size=shape), dtype=torch.float32)
 
 
 def _forward(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ from astray.irl.learn_config import LearnConfig, explorers_of
 from astray.irl.objective import step_estimate
 from astray.irl.policy import Generator
 from astray.irl.posterior import RewardPosterior
+from astray.irl.proposals import LogStart, Proposals
 from astray.irl.reward import RewardHeads
 
 Array = NDArray[Any]
@@ -102,12 +103,15 @@ def learn_agent_reward(
         If a loss or a reward is not a finite number. Nothing that was passed in has been changed.
     """
     demonstrations, names = agent.demonstrations(), agent.names  # Algorithm 1, line 1
+    if config.objective == "trajectory":
+        demonstrations = demonstrations.cut(config.horizon)
     out = held_out(names, np.unique(demonstrations.trip), config.held_out)
     if len(out):
         # Counterfactuals and rollouts resemble their originals, so make none from held-out demonstrations.
         agent = agent[~np.isin(np.arange(len(names)), out)]
     earlier = {} if start is None else {a: b.refreshed(agent.refresh) for a, b in start.backgrounds.items()}
-    backgrounds = fill_backgrounds([agent], [population], config, rng, earlier)
+    log_start = getattr(agent.dynamics, "log_start", None) if config.rollouts else None
+    backgrounds = fill_backgrounds([agent], [population], config, rng, earlier, log_start)
     for background in backgrounds.values() if given is not None else ():
         background.weights.setdefault("given", 1.0)
         background.append("given", agent.others(given))
@@ -121,7 +125,9 @@ def learn_agent_reward(
     if generator is None:
         iterations = reward_updates(learner, config, rng)
     else:
-        iterations = algorithm_1(learner, agent, np.bincount(demonstrations.path), config, rng)
+        lengths = np.bincount(demonstrations.path)
+        lengths = lengths if config.horizon is None else np.minimum(lengths, config.horizon)
+        iterations = algorithm_1(learner, agent, lengths, config, rng)
     return _run(iterations, learner, demonstrations, out, config, rng, progress, resumed=start is not None)
 
 
@@ -179,10 +185,15 @@ def learn_shared_reward(
 
 
 def bootstrap_agents(who: NDArray[np.str_], n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draws bootstrap counts (trips, heads): first agents, then their trips; ``who`` is the agent of each trip."""
-    drawn = bootstrap(len(who), n_heads, rng)
+    """Draws bootstrap counts (trips, heads): first agents, then their trips; ``who`` is the agent of each trip.
+
+    The count of a trip is a product of two Poisson(1) counts, because its agent's trips need not add up to anything.
+    """
     agents, number = np.unique(who, return_inverse=True)
-    return drawn * bootstrap(len(agents), n_heads, rng)[number] if len(agents) > 1 else drawn
+    if len(agents) == 1:
+        return bootstrap(len(who), n_heads, rng)
+    trips = rng.poisson(1.0, (len(who), n_heads))
+    return trips * rng.poisson(1.0, (len(agents), n_heads))[number]
 
 
 def reward_updates(learner: Learner, config: LearnConfig, rng: np.random.Generator) -> Iterator[Measures]:
@@ -201,19 +212,22 @@ def fill_backgrounds(
     config: LearnConfig,
     rng: np.random.Generator,
     earlier: Mapping[str, Background] | None = None,
+    log_start: LogStart | None = None,
 ) -> dict[str, Background]:
     """Returns the background of each aspect: counterfactuals of the agents' trips, and other agents' trips.
 
     Only the first aspect has other agents (and the policy) in its background. New rows are added to the ``earlier``
-    backgrounds.
+    backgrounds. ``log_start`` is the log-density of first states, if rollouts do not begin where demonstrations do.
     """
     aspects = explorers_of(config)
     first, *_ = aspects
     share = max(1, config.imagined // len(agents))
+    seed = int(rng.integers(2**32)) if config.objective == "trajectory" else 0  # of clones
     backgrounds = {}
     for aspect, explorers in aspects.items():
         weights = dict(config.weights) if aspect == first else {"explore": 1.0}
-        background = Background(weights if explorers else weights | {"explore": 0.0}, config.capacity)
+        weighed = Proposals(config.horizon, log_start, seed) if config.objective == "trajectory" else None
+        background = Background(weights if explorers else weights | {"explore": 0.0}, config.capacity, weighed)
         background = (earlier or {}).get(aspect, background)
         for agent, population in zip(agents, others, strict=True):
             if explorers:
@@ -254,6 +268,7 @@ def _learner(
     independent = len(trips) if len(np.unique(who)) == 1 else len(np.unique(who[trips]))
     evidence = Evidence(training, backgrounds, torch.as_tensor(drawn, dtype=torch.float32))
     estimate: Estimate = partial(step_estimate, groups=groups) if config.objective == "step" else trajectory_estimate
+    independent = independent if config.divide_prior else 1
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
     steps = config.iterations * config.updates
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, LAST_RATE, total_iters=steps)

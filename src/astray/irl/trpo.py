@@ -9,6 +9,7 @@ products, which are written out instead of differentiated automatically.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -37,6 +38,8 @@ class TRPO:
         Draws the initial weights of the critic; improvements use no random numbers.
     config
         The settings.
+    improvements
+        The number of improvements over which the trust region shrinks, if ``config.last_kl`` is given.
 
     Examples
     --------
@@ -51,10 +54,13 @@ class TRPO:
     (True, True, True)
     """
 
-    def __init__(self, policy: Policy, rng: np.random.Generator, config: TRPOConfig | None = None) -> None:
+    def __init__(
+        self, policy: Policy, rng: np.random.Generator, config: TRPOConfig | None = None, improvements: int = 1
+    ) -> None:
         self.policy = policy
+        self._improvements, self._done = improvements, 0
         self.config = config or TRPOConfig()
-        net = MLP((len(policy.state_mean), *self.config.critic_hidden, 1))
+        net = MLP((len(policy.state_mean) + (not self.config.bootstrap), *self.config.critic_hidden, 1))
         self.critic = Critic(net, net.initial(rng, policy.theta.dtype))
 
     def rollout(
@@ -87,10 +93,12 @@ class TRPO:
         inputs = self.policy.standardise_states(rollout.states[mask])
         actions = self.policy.encode(rollout.actions[mask])
 
-        # The values of all states, and of the state after each trajectory's last step, in one batch.
+        # The values of all states and, if it counts, of the state after each trajectory's last step, in one batch.
         last = (np.arange(len(mask)), rollout.lengths - 1)
         after = self.policy.standardise_states(rollout.next_states[last])
-        predicted = self.critic.values(torch.cat([inputs, after]))
+        seen = torch.cat([inputs, after]) if c.bootstrap else _with_time_left(inputs, rollout)
+        predicted = self.critic.values(seen)
+        seen = seen[: len(inputs)]
         values, next_values = np.zeros(mask.shape), np.zeros(mask.shape)
         values[mask] = predicted[: len(inputs)]
         next_values[:, :-1] = values[:, 1:]
@@ -108,8 +116,9 @@ class TRPO:
         normalised /= spread if spread > 1e-12 * np.abs(targets).max() else np.inf
 
         step = self._trust_region_step(inputs, actions, torch.from_numpy(normalised).to(inputs.dtype))
-        critic = self.critic.fit(inputs, values[mask], targets, c)
+        critic = self.critic.fit(seen, values[mask], targets, c)
         # Nothing has changed up to here, so an error leaves everything as it was.
+        self._done += 1
         self.policy.theta.copy_(step.theta)
         self.critic = critic
         return Improvement(
@@ -121,12 +130,21 @@ class TRPO:
             accepted=step.accepted,
         )
 
+    @property
+    def _max_kl(self) -> float:
+        """The trust region of the next improvement: every step goes to its edge, so a constant one never settles."""
+        first, last = self.config.max_kl, self.config.last_kl
+        if last is None:
+            return first
+        part = min(self._done / max(self._improvements - 1, 1), 1.0)
+        return math.exp((1.0 - part) * math.log(first) + part * math.log(last))
+
     def _trust_region_step(self, inputs: Tensor, actions: Tensor, advantages: Tensor) -> _Step:
         """Maximises L(theta) = E[pi/pi_old A] subject to E[KL(pi_old || pi)] <= delta (TRPO Eq. 14).
 
         Ratios of densities and KL do not depend on the units of the actions.
         """
-        c, policy = self.config, self.policy
+        c, policy, max_kl = self.config, self.policy, self._max_kl
         theta = policy.theta.detach()
         weights, constants = policy.split(theta)
         at = policy.net.linearise(weights, inputs)
@@ -149,7 +167,7 @@ class TRPO:
             raise TrainingError("the policy's gradient is not a finite number", remedy="look for exploding rewards")
         if curvature <= 0.0:  # no gradient: all actions are equally good
             return _Step(theta, kl=0.0, gain=0.0, tried=0, accepted=False)
-        full_step = direction * (2.0 * c.max_kl / curvature) ** 0.5
+        full_step = direction * (2.0 * max_kl / curvature) ** 0.5
 
         # Backtracking line search on the true surrogate and the true KL (TRPO Appendix C).
         log_prob = old.log_prob(actions)
@@ -161,7 +179,7 @@ class TRPO:
             wider = new.entropy() - old.entropy() if c.entropy_bonus else 0.0
             gain = float(((ratio - 1.0) * advantages).mean() + c.entropy_bonus * wider)
             kl = float(old.kl(new))
-            if gain > 0.0 and kl <= c.max_kl:
+            if gain > 0.0 and kl <= max_kl:
                 return _Step(tried, kl, gain, tried=k + 1, accepted=True)
         return _Step(theta, kl=0.0, gain=0.0, tried=c.line_search_steps, accepted=False)
 
@@ -174,6 +192,17 @@ class _Step(NamedTuple):
     gain: float
     tried: int
     accepted: bool
+
+
+def _with_time_left(inputs: Tensor, rollout: Rollout) -> Tensor:
+    """Returns the critic's inputs where a trajectory has no value beyond its last step: the steps left are one of them.
+
+    Without them the critic cannot know how much is still to come (Pardo et al. 2018, "Time Limits in Reinforcement
+    Learning"). They are a share of the longest trajectory.
+    """
+    left = rollout.lengths[:, None] - np.arange(rollout.mask.shape[1])
+    share = torch.from_numpy(left[rollout.mask] / rollout.mask.shape[1]).to(inputs.dtype)
+    return torch.cat([inputs, share[:, None]], dim=1)
 
 
 def gae(rewards: Array, values: Array, next_values: Array, mask: Array, discount: float, lam: float) -> Array:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astray.core.errors import DataError
 from astray.core.extras import require_extra
+from astray.core.settings import PAPER_PRESETS
 from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, Prepared
@@ -221,7 +222,7 @@ def calibrate_scores(
     learned from the other trips.
     """
     scaling, timed = scale_config(parameters), isinstance(demonstrator, GpsDemonstrator)
-    scale = "step" if parameters.preset == "kdd19" else "trip"
+    scale = "step" if parameters.preset in PAPER_PRESETS else "trip"
     present = (
         np.unique(demonstrator.paths.context["trip"])
         if isinstance(demonstrator, GpsDemonstrator)

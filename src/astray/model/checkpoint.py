@@ -30,6 +30,7 @@ class PolicyCheckpoint:
 
     actor: Actor
     critic: NDArray[np.float32]  # the parameters of the value network
+    critic_inputs: int  # the columns of a state, and the steps left if the critic sees them
     critic_hidden: tuple[int, ...]
     critic_centre: float
     critic_scale: float
@@ -57,7 +58,7 @@ class PolicyCheckpoint:
             discrete=policy.action_type is np.bool_,
         )
         theta = critic.theta.detach().numpy().copy()
-        return cls(actor, theta, critic.net.sizes[1:-1], critic.centre, critic.scale)
+        return cls(actor, theta, critic.net.sizes[0], critic.net.sizes[1:-1], critic.centre, critic.scale)
 
 
 def restore_learner(
@@ -120,8 +121,10 @@ def _restore_policy(checkpoint: PolicyCheckpoint, config: LearnConfig, rng: np.r
     with torch.no_grad():
         for name, values in (*policy.named_buffers(), *policy.named_parameters()):
             values.copy_(torch.from_numpy(getattr(actor, name)))
-    trpo = TRPO(policy, rng, replace(config.policy, critic_hidden=checkpoint.critic_hidden))
-    net = MLP((len(actor.state_mean), *checkpoint.critic_hidden, 1))
+    sees_time = checkpoint.critic_inputs > len(actor.state_mean)
+    own = replace(config.policy, critic_hidden=checkpoint.critic_hidden, bootstrap=not sees_time)
+    trpo = TRPO(policy, rng, own, config.iterations)
+    net = MLP((checkpoint.critic_inputs, *checkpoint.critic_hidden, 1))
     theta = torch.from_numpy(checkpoint.critic.copy())
     trpo.critic = Critic(net, theta, checkpoint.critic_centre, checkpoint.critic_scale)
     return trpo

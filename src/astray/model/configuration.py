@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astray.core.errors import DataError
+from astray.core.settings import PAPER_PRESETS
 from astray.core.trajectories import Trajectories
 from astray.core.zones import standard_offset
 from astray.features.featurizer import FeaturizerConfig
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 def preset(name: str) -> LearnConfig:
     """Returns the learning settings of a preset."""
-    from astray.irl.kdd19 import KDD19
+    from astray.irl.kdd19 import KDD19, KDD19_FOURIER
     from astray.irl.learn_config import LearnConfig
 
-    return {"default": LearnConfig(), "shared": LearnConfig(), "own": LearnConfig(), "kdd19": KDD19}[name]
+    of_paper = dict(zip(PAPER_PRESETS, (KDD19, KDD19_FOURIER), strict=True))
+    return of_paper.get(name, LearnConfig())
 
 
 def learn_config(given: Parameters, gps: bool) -> LearnConfig:

@@ -9,6 +9,7 @@ import numpy as np
 
 from astray.core.errors import DataError
 from astray.core.projection import Projection
+from astray.core.settings import PAPER_PRESETS
 from astray.core.trajectories import Trajectories
 from astray.features.context import Context
 from astray.features.encoders import OwnEncoder
@@ -26,8 +27,10 @@ from astray.model.shared_training import go_on, pool_reward, popularity_of
 from astray.model.trip_selection import drawn, thin, without
 from astray.scoring.own_scale import fits, scored_past
 
-KDD19_FEATURIZER = FeaturizerConfig(encoder="raw", interval=30.0)
-"""The featurizer of the preset ``kdd19``."""
+OF_PAPER = dict(
+    zip(PAPER_PRESETS, (FeaturizerConfig(encoder=e, interval=900.0) for e in ("raw", "fourier")), strict=True)
+)
+"""The featurizers of the presets that follow the paper."""
 
 
 # -------------------------------------------------------------------- which featurizer
@@ -46,9 +49,7 @@ def blank_featurizer(parameters: Parameters, trips: Trajectories, rng: np.random
 
 
 def _config_of(parameters: Parameters, trips: Trajectories, encoder: str | None = None) -> FeaturizerConfig:
-    default = FeaturizerConfig(interval=sampling_interval(trips))
-    if parameters.preset == "kdd19":
-        default = KDD19_FEATURIZER
+    default = OF_PAPER.get(parameters.preset) or FeaturizerConfig(interval=sampling_interval(trips))
     hours = hours_from(parameters.time_zone, trips)
     return featurizer_config(
         default, parameters.featurizer, interval=parameters.interval, utc_offset=hours, encoder=encoder
@@ -72,7 +73,7 @@ def shared_featurizer(parameters: Parameters, trips: Trajectories) -> Featurizer
 def shared_reward(parameters: Parameters, featurizer: Featurizer) -> Reward | None:
     """Returns the shared reward; None if these parameters make the agent learn its own."""
     own = parameters.background or own_explorers(parameters.explorers)
-    if parameters.preset == "kdd19" or not featurizer.counts or own:
+    if parameters.preset in PAPER_PRESETS or not featurizer.counts or own:
         return None
     reward = first_reward(parameters)
     if fits(reward, featurizer):
@@ -174,7 +175,7 @@ def _refuse_own_reward(parameters: Parameters) -> None:
     """Raises a DataError for parameters that make an agent learn its own reward, which many agents cannot share."""
     asked = {"background": parameters.background, "explorers": parameters.explorers}
     names = [name for name, value in asked.items() if value is not None]
-    if parameters.preset in ("own", "kdd19"):
+    if parameters.preset in ("own", *PAPER_PRESETS):
         names.append(f"preset={parameters.preset!r}")
     if names:
         raise DataError(

@@ -23,6 +23,7 @@ from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder
 from astray.features.familiarity import Frame
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.memory import Forgetting, Memory, Name
+from astray.features.normal_scores import KNOTS, StepScores
 from astray.features.popularity import Popularity
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reward
@@ -97,8 +98,10 @@ def unpack_policy(model: Contents, name: str) -> PolicyCheckpoint | None:
     policy: PolicyCheckpoint | None = model.value(name, PolicyCheckpoint | None)
     if policy is not None:
         actor, n_states = policy.actor, len(policy.actor.state_mean)
-        critic = sum((n_in + 1) * n_out for n_in, n_out in pairwise((n_states, *policy.critic_hidden, 1)))
+        critic = sum((n_in + 1) * n_out for n_in, n_out in pairwise((policy.critic_inputs, *policy.critic_hidden, 1)))
         with model.fitting_together(name):
+            if policy.critic_inputs not in (n_states, n_states + 1):
+                raise ValueError(f"its critic has {policy.critic_inputs} inputs for {n_states} columns of a state")
             check_shape(f"{name}.actor.state_mean", actor.state_mean, None)
             check_shape(f"{name}.actor.state_scale", actor.state_scale, n_states)
             check_shape(f"{name}.actor.action_mean", actor.action_mean, None)
@@ -120,6 +123,8 @@ def featurizer_fields(featurizer: Featurizer) -> dict[str, Any]:
             "the encoder is an object of your own, which no file can hold",
             remedy="keep the program that fits the model",
         )
+    if isinstance(encoder, RawEncoder | FourierEncoder):
+        fields["scores"] = encoder.scores
     if isinstance(encoder, FourierEncoder):
         fields["frequencies"] = encoder.frequencies
     if isinstance(encoder, FamiliarityEncoder):
@@ -141,10 +146,12 @@ def unpack_featurizer(model: Contents) -> Featurizer:
     """Reads a featurizer with its memory."""
     config = model.value("config", FeaturizerConfig)
     projection, context = model.value("projection", Projection), model.value("context", Context)
-    encoder: Encoder = RawEncoder()
-    if config.encoder == "fourier":
-        encoder = FourierEncoder(model.array("frequencies", np.float64, 2, None))
+    encoder: Encoder
     if config.encoder != "familiarity":
+        scores = unpack_scores(model, "scores")
+        encoder = RawEncoder(scores)
+        if config.encoder == "fourier":
+            encoder = FourierEncoder(scores, model.array("frequencies", np.float64, 2, None))
         return Featurizer(config, projection, encoder, context)
     counts, others = model.within("memory"), model.within("popularity")
     agents = counts.text("agents")
@@ -159,6 +166,18 @@ def unpack_featurizer(model: Contents) -> Featurizer:
         context,
         Popularity(config.popularity, by_name, others.value("excluded", str | None)),
     )
+
+
+def unpack_scores(model: Contents, name: str) -> StepScores:
+    """Reads the normal scores of steps."""
+    scores: StepScores = model.value(name, StepScores)
+    with model.fitting_together(name):
+        for part, columns in ((scores.place, 2), (scores.elapsed, 1), (scores.velocity, 2)):
+            check_shape(f"{name}.knots", part.knots, columns, KNOTS)
+            check_shape(f"{name}.spread", part.spread, columns)
+            if not (np.diff(part.knots, axis=1) > 0).all() or not (part.spread > 0).all():
+                raise ValueError(f"{name} does not rise")
+    return scores
 
 
 def _postings(memory: Memory[Any]) -> dict[str, Array]:

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from astray.core.errors import DataError
+from astray.core.settings import PAPER_PRESETS
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.core.zones import Zone, home_of
@@ -296,7 +297,7 @@ class Steps(World):
     def eps(self) -> Threshold | None:
         """The threshold; the paper's if too few trips were held out to guarantee a false-alarm rate."""
         few = least_rate(self.calibration.normal.total) > self.parameters.false_alarm_rate
-        if self.parameters.eps is None and (few or self.parameters.preset == "kdd19"):
+        if self.parameters.eps is None and (few or self.parameters.preset in PAPER_PRESETS):
             return PAPER_EPS
         return self.parameters.eps
 
