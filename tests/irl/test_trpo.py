@@ -217,7 +217,34 @@ def test_nothing_follows_an_end_but_something_follows_a_cut():
     assert stepped(0.0, ended=True) == stepped(5000.0, ended=True)
     assert stepped(0.0, ended=False) != stepped(5000.0, ended=False)
     assert stepped(0.0, ended=False, bootstrap=False) == stepped(5000.0, ended=False, bootstrap=False)
-    assert stepped(0.0, ended=False, bootstrap=False) == stepped(0.0, ended=True)
+
+
+def test_without_bootstrap_the_critic_knows_how_much_is_still_to_come():
+    """A reward of 1 a step is worth the steps left, which no state tells; a trajectory may end before its limit."""
+    lengths = np.random.default_rng(3).integers(2, 20, 16)
+    losses = {}
+    for bootstrap in (True, False):
+        config = TRPOConfig(bootstrap=bootstrap, discount=1.0, gae_lambda=1.0)
+        drawn, generator = drawn_and_generator(config=config, lengths=lengths)
+        assert drawn.limits is not None
+        assert drawn.limits.tolist() == lengths.tolist()
+        unseen = replace(drawn, states=np.zeros_like(drawn.states), ended=np.ones(16, np.bool_))
+        losses[bootstrap] = [generator.improve(unseen, unseen.mask.astype(float)).value_loss for _ in range(10)][-1]
+    assert losses[False] < 0.05 < 0.8 < losses[True]
+
+
+def test_the_trust_region_shrinks_to_the_last_one():
+    config = TRPOConfig(max_kl=0.1, last_kl=0.001)
+    drawn, _ = drawn_and_generator()
+    generator = TRPO(made_policy(0), np.random.default_rng(0), config, improvements=3)
+    found = []
+    for _ in range(4):
+        drawn = generator.rollout(point_mass(), 16, 20, np.random.default_rng(1))
+        found.append(generator.improve(drawn, minus_distance(drawn)).kl)
+    for kl, bound in zip(found, (0.1, 0.01, 0.001, 0.001), strict=True):
+        assert 0.1 * bound < kl <= bound
+    with pytest.raises(DataError, match="last_kl is 0"):
+        TRPOConfig(last_kl=0.0)
 
 
 # ---------------------------------------------------------------- densities and rollouts

@@ -907,7 +907,7 @@ class TestGoingOn:
         actor = alone.world_.trained.generated.actor
         config = restore(LearnConfig, alone.world_.learning)
         learned = restore_learner(alone.posterior_, alone.world_.trained.generated, config, np.random.default_rng(0))
-        start = np.array([[100.0, 50.0, 0.0, 0.0, 60.0, 3600.0]])
+        start = np.array([[1.0, 0.5, 0.0, 0.0, -1.0]])
         made = rollout(learned.generator.policy, Integrator(start, 30.0), 1, 5, np.random.default_rng(1))  # type: ignore[union-attr]
         noise = np.random.default_rng(1).standard_normal((5, 1, 2))
         acted = actor.mean(made.states[0]) + actor.std * noise[:, 0]

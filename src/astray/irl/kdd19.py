@@ -28,28 +28,37 @@ sampled gradient (3), n(s, a) (4).
 
 Where this differs from the paper
 ---------------------------------
-- Inputs. Trips are resampled to one fix every 30 s. Reward and policy standardise their inputs; the reward clips them
-  at 5 standard deviations. The policy also sees the time of the week at which the trip began. The paper feeds plain
-  coordinates.
-- Bootstrap. A head weighs each trip by a Poisson(1) count, the limit of drawing M out of M trips with replacement.
-- Initial weights. The reward's weights have variance 0.1, as printed, but its biases begin at 0; the policy's weights
-  are Glorot-uniform. TRPO is astray's own, with a critic and generalised advantages; the paper used OpenAI baselines.
+- Bootstrap: as printed. Initial weights: the reward's are as printed; the policy's are Glorot-uniform with a small last
+  layer, because weights of variance 0.1 begin with actions far from any demonstrated one (the paper says "e.g.").
+- TRPO is astray's own; the paper used OpenAI baselines. The policy is improved on r - log pi: the return of r alone has
+  a deterministic optimum, which is not the policy of Eq. 1. The trust region shrinks, and the critic sees the steps
+  left, because R(tau) is a sum over a trajectory with an end.
+- q(tau), which the paper does not define, is the density of everything that the batch came from: all policies so far
+  and, because Algorithm 2 appends demonstrations, a policy that was trained to imitate them. The transition
+  probabilities cancel and are left out.
 - Aspects. The paper has one reward and one background, and so has :data:`KDD19`. The functions also serve a reward
   with an aspect for each kind of alternative, each aspect with its own K heads and background.
-- Prior. -log p(theta) is divided by the number of demonstrations, because the loss is a mean over them; Section 4.2
-  prints it undivided. It also pulls the K - 1 heads that an iteration does not sample, each with weight 1/K.
-- Trajectories. Eq. 3 sums over random parts of at most 50 steps, not over whole trajectories. Rollouts are as long as
-  demonstrations, at most 50 steps, and half of the GPS rollouts begin in the middle of a trip.
-- q(tau). The paper does not define it. Here it is the mixture of the last 8 policies and, because Algorithm 2 appends
-  demonstrations, of a Gaussian fitted to those of the batch. The transition probabilities cancel and are left out.
-- Background. T_s keeps the latest 100,000 steps; the paper keeps all samples.
-- Optimiser. Adam with a falling learning rate, J = 25, N = 100; the paper gives none of these numbers. If a user asks
-  for more iterations, learning stops once the loss has not fallen for 100 of them (the paper: "until convergence").
-- States and actions without given dynamics: the policy acts in dynamics that are fitted to the demonstrations.
-- Scores. r_bar and sigma_bar are over the demonstrated steps. N(tau) weighs a step by its duration. sigma_r is divided
-  by sigma_bar, so gamma is in units of n; for a trip it is the deviation of N(tau) over the heads.
-- Decisions. Where IRL-AD finds an anomaly that IRL-ADU does not confirm, or an agent has few past trips, astray says
-  "review".
+- Optimiser: Adam with a falling learning rate, J = 100, N = 60; the paper gives none of these numbers.
+- Scores. sigma_r is divided by sigma_bar, so gamma is in units of n and not of a reward whose scale is arbitrary; for a
+  trip it is the deviation of N(tau) over the heads. N(tau) weighs a step by its duration.
+- Decisions are of trips; :func:`irl_ad` and :func:`irl_adu` decide single steps. Where IRL-AD finds an anomaly that
+  IRL-ADU does not confirm, or an agent has few past trips, astray says "review".
+
+What the paper leaves open for GPS trips
+----------------------------------------
+- Trips are resampled to one fix every 15 minutes. R(tau) is a sum, so a likelihood that is settled for a whole trip
+  leaves less to each of its steps the more there are.
+- Reward and policy see normal scores of the state and the action (:mod:`astray.features.normal_scores`), and entropies
+  are measured in them. Coordinates of people have tails of thousands of kilometres.
+- Half of the policy's trajectories begin near the start of a demonstrated trip, the others anywhere, with a density
+  that is a part of q(tau): Z sums over all trajectories, and a reward that is never compared elsewhere says nothing
+  about other places.
+- Rollouts are as long as demonstrations.
+
+States and actions without given dynamics: the policy acts in dynamics that are fitted to the demonstrations.
+
+:data:`KDD19_FOURIER` is ours: its reward also sees random Fourier features. ``docs/algorithm.md`` says what each choice
+is worth.
 """
 
 from __future__ import annotations

@@ -220,6 +220,7 @@ class Rollout:
     mask: NDArray[np.bool_]  # (n, H) true where a step was taken, which is at the beginning of each row
     next_states: Array  # (n, H, d)
     ended: NDArray[np.bool_]  # (n,) true if the dynamics ended the trajectory, false if it reached the limit of steps
+    limits: NDArray[np.int64] | None = None  # (n,) the most steps of each; None: those that were taken
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -325,4 +326,5 @@ def rollout(
         mask=np.ascontiguousarray(mask.T),
         next_states=dense(path[1:]),
         ended=ended,
+        limits=np.asarray(limits, np.int64),
     )

@@ -198,9 +198,10 @@ def _with_time_left(inputs: Tensor, rollout: Rollout) -> Tensor:
     """Returns the critic's inputs where a trajectory has no value beyond its last step: the steps left are one of them.
 
     Without them the critic cannot know how much is still to come (Pardo et al. 2018, "Time Limits in Reinforcement
-    Learning"). They are a share of the longest trajectory.
+    Learning"). They are a share of the longest trajectory, up to the limit: when the dynamics will end it is not known.
     """
-    left = rollout.lengths[:, None] - np.arange(rollout.mask.shape[1])
+    limits = rollout.lengths if rollout.limits is None else rollout.limits
+    left = limits[:, None] - np.arange(rollout.mask.shape[1])
     share = torch.from_numpy(left[rollout.mask] / rollout.mask.shape[1]).to(inputs.dtype)
     return torch.cat([inputs, share[:, None]], dim=1)
 
