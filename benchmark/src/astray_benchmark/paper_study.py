@@ -12,7 +12,7 @@ from astray_benchmark.examples import PICTURE, draw_examples
 from astray_benchmark.methods import methods as by_name
 from astray_benchmark.people_data import GeoLife
 from astray_benchmark.porto_data import Porto
-from astray_benchmark.reporting.paper_page import METHODS, PROTOCOLS, write_page
+from astray_benchmark.reporting.paper_page import METHODS, PROTOCOLS, VARIANTS, write_page
 from astray_benchmark.runner import TRIPS
 from astray_benchmark.study import (
     CACHE,
@@ -56,7 +56,7 @@ def run_paper(
             say(f"{error}; it is not run")
     if not paths:
         raise DataError("there is no copy of the paper's data", remedy="give --geolife DIR, --porto PATH or both")
-    contenders = by_name(methods or METHODS)
+    contenders = by_name(methods or (*METHODS, *VARIANTS))
     failed: list[Done] = []
     sources: dict[str, Dataset] = {}
     for name, path in paths.items():
