@@ -41,14 +41,14 @@ def few() -> Detector:
 
 
 def test_sixty_runs_are_enough_for_two_percent_of_false_alarms() -> None:
-    """Nothing is known of a single model's rate but its mean over models, so average over three."""
+    """The rate of a single model varies around the promised one, so this is the mean of three models."""
     shares = []
-    for seed in range(3):
+    for seed in (1, 2, 3):
         rng = np.random.default_rng(seed)
-        detector = Detector(seed=seed, iterations=15).fit(plant(60, rng))
+        detector = Detector(seed=seed, iterations=10).fit(plant(60, rng, steps=40))
         assert detector.fitted.eps is None, "-2 decides, and no rate"
-        shares.append((detector.decide(plant(300, rng)) != "normal").mean())
-    assert np.mean(shares) < 0.04
+        shares.append((detector.decide(plant(300, rng, steps=40)) != "normal").mean())
+    assert np.mean(shares) < 0.03
 
 
 def test_all_runs_give_p_values(few: Detector) -> None:
