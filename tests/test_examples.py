@@ -28,3 +28,10 @@ def test_another_controller_of_the_pendulum_is_told_from_the_usual_one(dynamics:
     auroc = example("pendulum").main(dynamics)
     assert auroc > 0.9
     assert "not normal: usual" in capsys.readouterr().out
+
+
+def test_another_hand_on_the_cart_is_told_from_the_usual_one(capsys: pytest.CaptureFixture):
+    areas = example("cartpole").main()
+    assert areas["at random"] > 0.95
+    assert areas["two steps late"] > 0.9
+    assert "not normal: as usual" in capsys.readouterr().out

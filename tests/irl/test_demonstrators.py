@@ -673,7 +673,8 @@ def test_perturbed_steps_have_no_preferred_scale():
     assert 0.1 < np.median(nearest) < 1.5
     assert np.max(nearest) > 10.0
     assert rows.n_paths == 400
-    assert (rows.trip == -1).all()
+    lengths = world.trajectories.lengths
+    assert (np.bincount(rows.path) == lengths[rows.trip[rows.first]]).all(), "each names the run that it was made from"
 
 
 def test_perturbed_discrete_actions_stay_discrete_and_change_more_at_larger_scales():

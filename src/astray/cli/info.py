@@ -14,7 +14,7 @@ from typer import Option
 from astray.cli import options as o
 from astray.cli.console import tell_facts
 from astray.core.errors import some_names
-from astray.core.settings import PAPER_PRESETS, Settings
+from astray.core.settings import Settings
 from astray.core.text import number_of
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ def _whose(about: Mapping[str, Any]) -> str:
 
 def _low(model: Detector, about: Mapping[str, Any]) -> str:
     """Says which scores are low."""
-    from astray.scoring.decisions import PAPER_EPS
-
-    eps = PAPER_EPS if model.eps is None and model.preset in PAPER_PRESETS else model.eps
+    eps = model.fitted.eps
     rate = f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
     low = rate if eps is None else f"a score of {_level(eps)} or less"
     window = about["calibration"].get("window_length")

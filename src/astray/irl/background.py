@@ -92,11 +92,15 @@ class Background:
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Draws the features of ``n`` steps, mixed by weight; within a source every trajectory is equally likely."""
+        return self.draw_with_trips(n, rng)[0]
+
+    def draw_with_trips(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Draws the features of ``n`` steps, and the demonstrations that they were made from; -1: from none."""
         shares = self.shares
         counts = rng.multinomial(n, list(shares.values()))
-        return np.concatenate(
-            [self.rows[s].features[self.rows[s].draw(c, rng)] for s, c in zip(shares, counts, strict=True)]
-        )
+        chosen = [(self.rows[s], self.rows[s].draw(c, rng)) for s, c in zip(shares, counts, strict=True)]
+        features, trips = ([getattr(rows, of)[which] for rows, which in chosen] for of in ("features", "trip"))
+        return np.concatenate(features), np.concatenate(trips)
 
     def draw_paths(self, n: int, demonstrations: Rows, chosen: NDArray[np.int64], rng: np.random.Generator) -> Batch:
         """Draws ``n`` trajectories, mixed by weight, and adds the ``chosen`` demonstrations (Algorithm 2, lines 2, 4).

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from astray.irl.policy import Rollout
 
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Rows:
     path: NDArray[np.int64]  # the trajectory of each row, counted from 0; R(tau) is the sum over its rows
     states: Array  # the inputs of the policy: (n, d)
     actions: Array  # its outputs: (n, a)
-    trip: NDArray[np.int64]  # the position of a demonstration's trip in the training set; -1 for background
+    trip: NDArray[np.int64]  # the position in the training set of the trip that a row is of, or made from; -1: of none
     steps: Steps | None = None  # from which to recompute the features when the memory changes; None if they stay
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class Rows:
 
     @cached_property
     def _trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first row and the length of each trip; in the background, each trajectory is a trip."""
+        """The first row and the length of each trip; rows of no trip count by trajectory."""
         new = np.ones(len(self), np.bool_)
         new[1:] = (self.trip[1:] != self.trip[:-1]) | ((self.trip[1:] < 0) & (self.path[1:] != self.path[:-1]))
         starts = np.flatnonzero(new)
@@ -126,12 +127,34 @@ def held_out(names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64]
     known = sorted({names[i] for i in present})
     if share == 0 or len(known) < 2:
         return present[:0]
-    texts = (name if isinstance(name, str) else "/".join(name) for name in known)
-    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
-    uniform = np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64  # in [0, 1)
+    uniform = _uniform(known)
     n = np.clip(np.count_nonzero(uniform < share), 1, len(known) - 1)
     out = {known[i] for i in np.argsort(uniform)[:n]}
     return present[[names[i] in out for i in present]]
+
+
+def cross_fit(
+    names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64], networks: int, heads: int
+) -> NDArray[np.bool_]:
+    """Returns a mask (trips, networks x heads) of where a demonstration is held out: from all heads of one network.
+
+    A hash of the name chooses the network, so an update holds out the same ones. A network that would be left with
+    nothing to learn from holds nothing out.
+
+    >>> cross_fit(["a", "b", "c"], np.arange(3), networks=2, heads=1).tolist()
+    [[True, False], [False, True], [False, True]]
+    """
+    out = np.zeros((len(names), networks), np.bool_)
+    out[present, [int(uniform * networks) for uniform in _uniform([names[i] for i in present])]] = True
+    out &= ~out[present].all(axis=0)
+    return np.repeat(out, heads, axis=1)
+
+
+def _uniform(names: Sequence[TripId] | Sequence[str]) -> Floats:
+    """Returns a number in [0, 1) for each name: a hash of it."""
+    texts = (name if isinstance(name, str) else "/".join(name) for name in names)
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts]
+    return np.array([int.from_bytes(d, "little") for d in digests]) / 2.0**64
 
 
 class Demonstrator(Protocol):

@@ -134,6 +134,7 @@ class Evidence:
     demonstrations: Rows  # T_d
     backgrounds: Mapping[str, Background]  # T_s, of each aspect
     bootstrap: Tensor  # the masks (trips, K): how often D_k contains each trip
+    made: Tensor | None = None  # (trips + 1, K): 1 where k also learns from what was made from a trip; last: from none
 
 
 Estimate = Callable[["RewardHeads", Evidence, LearnConfig, np.random.Generator], Loss]

@@ -81,6 +81,7 @@ class LearnConfig:
     capacity: int = 100_000  # rows that each source of the background keeps
     missing: float = 0.25  # share of the rows in which a group of features is hidden, so that the reward can do without
     held_out: float = 0.2  # share of the demonstrations that no head learns from; they decide when to stop
+    cross_fit: bool = False  # each of several networks holds out a different part of them, and not all the same share
     divide_prior: bool = True  # divide -log p(theta) by the number of demonstrations; False: as Section 4.2 prints it
     patience: int = 10  # iterations without a lower held-out loss before learning stops
 
@@ -95,6 +96,14 @@ class LearnConfig:
             raise DataError(
                 f"held_out is {self.held_out}", remedy="give a share of the demonstrations, from 0 to below 1"
             )
+
+    @property
+    def crosses(self) -> bool:
+        """True if each network holds out a different part, and the counterfactuals that were made from it.
+
+        One network alone, or one that learns from whole trajectories, holds out the share ``held_out``.
+        """
+        return self.cross_fit and self.reward.networks > 1 and self.objective == "step"
 
 
 TRIPS = LearnConfig(
@@ -119,6 +128,13 @@ POOL = replace(
     patience=10,
 )
 """The settings for a reward of whole trips that continues to learn from one pool of agents."""
+
+STATES = LearnConfig(reward=RewardConfig(networks=5), cross_fit=True)
+"""The settings for states and actions of one agent or pool.
+
+There are often only some dozens of runs. A fifth of them is too few to measure how low a normal run scores, so each run
+is held out from one of five networks, and all of them are measured (cross-conformal prediction, Vovk 2015).
+"""
 
 STEPS = LearnConfig(rollouts=0, capacity=500_000, held_out=0.1)
 """The settings for the reward of steps of many agents: without a policy, because each agent would need its own."""

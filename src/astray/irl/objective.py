@@ -54,18 +54,21 @@ def step_estimate(
 
     n, demonstrations = config.batch_rows, evidence.demonstrations
     chosen = demonstrations.draw(n, rng)
-    drawn = [background.draw_rows(n, rng) for background in evidence.backgrounds.values()]
+    backgrounds = evidence.backgrounds.values()
+    drawn, trips = zip(*(background.draw_with_trips(n, rng) for background in backgrounds), strict=True)
     features = np.concatenate([demonstrations.features[chosen], *drawn])
     rewards = reward(torch.from_numpy(hide_groups(features, groups, config.missing, rng)))
     own, *others = rewards.split(n)
     weights = evidence.bootstrap[demonstrations.trip[chosen]]
-    return Loss.total([step_loss(own[:, i], other[:, i], weights) for i, other in enumerate(others)])
+    made = [None if evidence.made is None else evidence.made[torch.from_numpy(trip)] for trip in trips]
+    return Loss.total([step_loss(own[:, i], other[:, i], weights, made[i]) for i, other in enumerate(others)])
 
 
 def step_loss(
     demonstration_rewards: Tensor,
     background_rewards: Tensor,
     demonstration_weights: Tensor | None = None,
+    background_weights: Tensor | None = None,
 ) -> Loss:
     """Returns the logistic loss for classifying steps as demonstrated or background (Finn et al. 2016, on GANs).
 
@@ -76,7 +79,7 @@ def step_loss(
     from torch.nn.functional import softplus
 
     positive = weighted_mean(softplus(-demonstration_rewards), demonstration_weights)
-    negative = softplus(background_rewards).mean(dim=0)
+    negative = weighted_mean(softplus(background_rewards), background_weights)
     gap = demonstration_rewards.mean(dim=0) - background_rewards.mean(dim=0)
     return Loss(positive + negative, gap.detach(), effective_sample_size(background_rewards))
 

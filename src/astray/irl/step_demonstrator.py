@@ -117,7 +117,8 @@ class StepDemonstrator:
         if unknown or not names:
             raise DataError(f"no counterfactual named {unknown or names}", remedy=f"give some of {', '.join(known)}")
         t = self.trajectories
-        states, actions, path = self._drawn(rng.integers(len(t), size=n), rng)
+        which = rng.integers(len(t), size=n)
+        states, actions, path = self._drawn(which, rng)
         kind = np.array([known.index(name) for name in names])[rng.integers(len(names), size=n)]
         perturb, exchange = (kind[path] == known.index(name) for name in STEP_COUNTERFACTUALS)
         scale = np.exp(rng.uniform(np.log(0.1), np.log(10.0), n))[path][perturb, None]
@@ -132,7 +133,7 @@ class StepDemonstrator:
         for i in np.flatnonzero(kind >= len(STEP_COUNTERFACTUALS)):
             rows = slice(*np.searchsorted(path, [i, i + 1]))
             states[rows], actions[rows] = self._explored(known[kind[i]], states[rows], actions[rows], rng)
-        return self._rows(states, actions, path)
+        return self._rows(states, actions, path, which[path])
 
     def _explored(self, name: str, states: Array, actions: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Applies one of the user's own counterfactuals to a run, and checks the result."""

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from astray.core.errors import TrainingError
 from astray.core.trajectories import Trajectories
+from astray.core.trip_ids import TripId
 from astray.irl.background import Background
-from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows, held_out
+from astray.irl.demonstrations import ActingDemonstrator, Demonstrator, Rows, cross_fit, held_out
 from astray.irl.kdd19 import (
     Estimate,
     Evidence,
@@ -58,6 +59,7 @@ class Learned:
     posterior: RewardPosterior  # the K reward functions, as arrays
     history: pl.DataFrame  # one row for each iteration
     unseen: NDArray[np.bool_]  # (trips, heads): True where a head has not learned from a demonstration
+    apart: NDArray[np.bool_]  # (trips, heads): True where no head of its network has, which shares layers with it
     reward: RewardHeads = field(repr=False)
     generator: Generator | None = field(repr=False)
     backgrounds: dict[str, Background] = field(repr=False)  # by aspect
@@ -105,7 +107,8 @@ def learn_agent_reward(
     demonstrations, names = agent.demonstrations(), agent.names  # Algorithm 1, line 1
     if config.objective == "trajectory":
         demonstrations = demonstrations.cut(config.horizon)
-    out = held_out(names, np.unique(demonstrations.trip), config.held_out)
+    apart = hold_out(names, np.unique(demonstrations.trip), config)
+    out = np.flatnonzero(apart.all(axis=1))
     if len(out):
         # Counterfactuals and rollouts resemble their originals, so make none from held-out demonstrations.
         agent = agent[~np.isin(np.arange(len(names)), out)]
@@ -121,14 +124,14 @@ def learn_agent_reward(
     elif generator is None:
         generator = copy.deepcopy(start.generator) if start else first_policy(demonstrations, config, rng)
     who = np.repeat(agent.agent, len(names))
-    learner = _learner(reward, generator, demonstrations, out, who, backgrounds, config, rng)
+    learner = _learner(reward, generator, demonstrations, apart, who, backgrounds, config, rng)
     if generator is None:
         iterations = reward_updates(learner, config, rng)
     else:
         lengths = np.bincount(demonstrations.path)
         lengths = lengths if config.horizon is None else np.minimum(lengths, config.horizon)
         iterations = algorithm_1(learner, agent, lengths, config, rng)
-    return _run(iterations, learner, demonstrations, out, config, rng, progress, resumed=start is not None)
+    return _run(iterations, learner, demonstrations, apart, config, rng, progress, resumed=start is not None)
 
 
 # -------------------------------------------------------------------- many agents
@@ -172,16 +175,16 @@ def learn_shared_reward(
     # If there are too few agents to hold one out, hold out single trips.
     by_agent = len(np.unique(who)) * config.held_out >= 1
     units = who.tolist() if by_agent else [name for a in agents for name in a.names]
-    out = held_out(units, np.unique(demonstrations.trip), config.held_out)
+    apart = hold_out(units, np.unique(demonstrations.trip), config)
     backgrounds = fill_backgrounds(agents, others or [None] * len(agents), config, rng)
     if start is None:
         reward = first_reward(demonstrations, backgrounds, config, rng)
     else:
         reward = copy.deepcopy(start)
         reward.use_as_prior()
-    learner = _learner(reward, None, demonstrations, out, who, backgrounds, config, rng, groups)
+    learner = _learner(reward, None, demonstrations, apart, who, backgrounds, config, rng, groups)
     iterations = reward_updates(learner, config, rng)
-    return _run(iterations, learner, demonstrations, out, config, rng, progress, resumed=start is not None)
+    return _run(iterations, learner, demonstrations, apart, config, rng, progress, resumed=start is not None)
 
 
 def bootstrap_agents(who: NDArray[np.str_], n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -248,25 +251,38 @@ def _number_trips(agents: Sequence[Demonstrator]) -> Rows:
     return Rows.concat([replace(p, trip=p.trip + first) for p, first in zip(parts, starts, strict=False)])
 
 
+def hold_out(
+    names: Sequence[TripId] | Sequence[str], present: NDArray[np.int64], config: LearnConfig
+) -> NDArray[np.bool_]:
+    """Returns a mask (trips, heads) of the demonstrations that are held out from all heads of a network."""
+    networks, heads = config.reward.networks, config.reward.heads
+    if config.crosses:
+        return cross_fit(names, present, networks, heads)
+    apart = np.zeros((len(names), networks * heads), np.bool_)
+    apart[held_out(names, present, config.held_out)] = True
+    return apart
+
+
 def _learner(
     reward: RewardHeads,
     generator: Generator | None,
     demonstrations: Rows,
-    out: NDArray[np.int64],
+    apart: NDArray[np.bool_],
     who: NDArray[np.str_],
     backgrounds: Mapping[str, Background],
     config: LearnConfig,
     rng: np.random.Generator,
     groups: Sequence[NDArray[np.bool_]] = (),
 ) -> Learner:
-    """Assembles a learner that holds out the trips ``out``; ``who`` is the agent of each trip."""
-    training = demonstrations[~np.isin(demonstrations.trip, out)]
+    """Assembles a learner that holds out the trips ``apart`` from heads; ``who`` is the agent of each trip."""
+    training = demonstrations[~np.asarray(apart.all(axis=1))[demonstrations.trip]]
     trips = np.unique(training.trip)
-    drawn = bootstrap_agents(who, reward.n_heads, rng)
-    drawn[:, drawn[trips].sum(axis=0) == 0] = 1  # a head that drew no trip to learn from gets each trip once
+    drawn = np.where(apart, 0, bootstrap_agents(who, reward.n_heads, rng))
+    none = drawn[trips].sum(axis=0) == 0  # a head that drew no trip to learn from gets each trip once
+    drawn[:, none] = ~apart[:, none]
     # Trips of one agent are similar, so only agents count as independent demonstrations.
     independent = len(trips) if len(np.unique(who)) == 1 else len(np.unique(who[trips]))
-    evidence = Evidence(training, backgrounds, torch.as_tensor(drawn, dtype=torch.float32))
+    evidence = Evidence(training, backgrounds, torch.as_tensor(drawn, dtype=torch.float32), _made(apart, config))
     estimate: Estimate = partial(step_estimate, groups=groups) if config.objective == "step" else trajectory_estimate
     independent = independent if config.divide_prior else 1
     optimiser = torch.optim.Adam(reward.parameters(), lr=config.learning_rate)
@@ -275,11 +291,18 @@ def _learner(
     return Learner(reward, generator, evidence, independent, estimate, optimiser, schedule)
 
 
+def _made(apart: NDArray[np.bool_], config: LearnConfig) -> torch.Tensor | None:
+    """Returns (trips + 1, heads): 1 where a head may learn from counterfactuals of a trip; last: from those of none."""
+    if not config.crosses:
+        return None
+    return torch.as_tensor(np.vstack([~apart, np.ones_like(apart[:1])]), dtype=torch.float32)
+
+
 def _run(
     iterations: Iterator[Measures],
     learner: Learner,
     demonstrations: Rows,
-    out: NDArray[np.int64],
+    apart: NDArray[np.bool_],
     config: LearnConfig,
     rng: np.random.Generator,
     progress: Progress | None,
@@ -288,15 +311,18 @@ def _run(
 ) -> Learned:
     """Runs iterations until the loss stops falling, and returns the reward.
 
-    If trips are held out (``out``), the loss is measured on them, and the result is the reward with the lowest loss.
+    If trips are held out (``apart``), the loss is measured on them, each by the heads that it is held out from, and
+    the result is the reward with the lowest loss.
     """
     seed = int(rng.integers(2**32))
     reward, evidence = learner.reward, learner.evidence
-    tested = demonstrations[np.isin(demonstrations.trip, out)] if len(out) else evidence.demonstrations
+    counted = apart if apart.any() else np.ones_like(apart)
+    rows = demonstrations[np.asarray(counted.any(axis=1))[demonstrations.trip]]
+    tested = replace(evidence, demonstrations=rows, bootstrap=torch.as_tensor(counted, dtype=torch.float32))
     history: list[Measures] = []
     lowest, best, since = np.inf, copy.deepcopy(reward.state_dict()), 0
     for number, measures in enumerate(iterations):
-        measures = {"iteration": number} | measures | measure(reward, evidence, tested, config, seed)
+        measures = {"iteration": number} | measures | measure(reward, tested, config, seed)
         history.append(measures)
         if progress is not None:
             progress(number + 1, config.iterations, measures)
@@ -305,27 +331,26 @@ def _run(
             lowest, best, since = measures["held_out_loss"], copy.deepcopy(reward.state_dict()), 0
         if since >= config.patience:
             break
-    if config.held_out:
+    if config.held_out or config.crosses:
         reward.load_state_dict(best)
     # There is no record of the trips that an earlier reward has learned from: assume all but the held-out ones.
     unseen = (evidence.bootstrap.numpy() == 0) & (not resumed)
-    unseen[out] = True
+    unseen |= apart
     kept = dict(evidence.backgrounds)
-    return Learned(reward.posterior(), pl.DataFrame(history), unseen, reward, learner.generator, kept)
+    return Learned(reward.posterior(), pl.DataFrame(history), unseen, apart, reward, learner.generator, kept)
 
 
 @torch.no_grad()
-def measure(reward: RewardHeads, evidence: Evidence, tested: Rows, config: LearnConfig, seed: int) -> Measures:
+def measure(reward: RewardHeads, tested: Evidence, config: LearnConfig, seed: int) -> Measures:
     """Returns the loss on demonstrations, and the spread over the heads on demonstrations and on background.
 
     The same ``seed`` draws the same rows, which makes iterations comparable.
     """
-    rng, backgrounds = np.random.default_rng(seed), evidence.backgrounds
-    each_once = torch.ones(int(tested.trip.max()) + 1, reward.n_heads)
+    rng, demonstrations, backgrounds = np.random.default_rng(seed), tested.demonstrations, tested.backgrounds
     estimate: Estimate = step_estimate if config.objective == "step" else trajectory_estimate
-    loss = estimate(reward, Evidence(tested, backgrounds, each_once), config, rng)
+    loss = estimate(reward, tested, config, rng)
     posterior = reward.posterior()
-    own = posterior(tested.features[tested.draw(MEASURED, rng)])
+    own = posterior(demonstrations.features[demonstrations.draw(MEASURED, rng)])
     other = np.concatenate([posterior(b.draw_rows(MEASURED // len(backgrounds), rng)) for b in backgrounds.values()])
     if not (np.isfinite(own).all() and np.isfinite(other).all()):
         raise TrainingError("the reward exploded, so the model was not changed", remedy="lower learning_rate")

@@ -163,6 +163,8 @@ def _dynamics(parameters: Parameters, trips: Trajectories, config: LearnConfig, 
 
 
 def _not_held_out(trips: Trajectories, config: LearnConfig) -> Trajectories:
+    if config.crosses:  # every trip is held out from a network only
+        return trips
     out = held_out(trips.ids, np.arange(len(trips)), config.held_out)
     return trips[~np.isin(np.arange(len(trips)), out)]
 
@@ -216,10 +218,11 @@ def calibrate_scores(
 ) -> Calibration:
     """Sets the scales of the scores.
 
-    Held-out trips set the scales and the p-values. If there are too few of them, all trips set the scales: each is
-    rewarded by the heads whose bootstrap sample lacks it (out of bag, Breiman 1996). These rewards also show how a
-    trip's length changes its score. P-values come from held-out trips alone, because all heads share layers that
-    learned from the other trips.
+    Held-out trips set the scales and the p-values. With ``cross_fit`` these are all trips, each rewarded by the network
+    that it was held out from. A new trip is rewarded by all networks, whose mean is steadier, so p-values rather err
+    towards too few alarms. Otherwise, if too few are held out, all trips set the scales: each is rewarded by the heads
+    whose bootstrap sample lacks it (out of bag, Breiman 1996). These rewards also show how a trip's length changes its
+    score. P-values come from held-out trips alone, because all heads share layers that learned from the other trips.
     """
     scaling, timed = scale_config(parameters), isinstance(demonstrator, GpsDemonstrator)
     scale = "step" if parameters.preset in PAPER_PRESETS else "trip"
@@ -228,14 +231,17 @@ def calibrate_scores(
         if isinstance(demonstrator, GpsDemonstrator)
         else np.arange(len(demonstrator.names))
     )
-    heads = held_out_heads(learned.unseen, present, scaling)
-    if scale == "step" and not config.held_out:  # as in the paper
-        heads = np.ones_like(heads)
+    if config.crosses and learned.apart.any():
+        heads = learned.apart  # of a network that has not learned from the trip
+    elif scale == "step" and not config.held_out:  # as in the paper
+        heads = np.ones_like(learned.unseen)
+    else:
+        heads = held_out_heads(learned.unseen, present, scaling)
     steps = held_out_steps(demonstrator, learned.posterior, heads)
     return calibrate(
         *steps,
         aspects=learned.posterior.aspects,
-        held_out=np.isin(steps.trip, held_out(demonstrator.names, present, config.held_out)),
+        held_out=np.asarray(learned.apart.any(axis=1))[steps.trip],
         robust=parameters.robust,
         scale=scale,
         window_length=parameters.window or (WINDOW if timed else WINDOW_STEPS),

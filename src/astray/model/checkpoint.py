@@ -72,6 +72,7 @@ def restore_learner(
         posterior,
         pl.DataFrame(),
         np.zeros((0, 0), np.bool_),
+        np.zeros((0, 0), np.bool_),
         restore_reward(posterior, config, rng),
         None if policy is None else _restore_policy(policy, config, rng),
         {},

@@ -35,8 +35,10 @@ def preset(name: str) -> LearnConfig:
 def learn_config(given: Parameters, gps: bool) -> LearnConfig:
     """Returns the preset, overridden by the fields of ``config``, and these by the detector's own parameters.
 
-    States and actions have other counterfactuals than GPS trips.
+    States and actions have other defaults and counterfactuals than GPS trips.
     """
+    from astray.irl.learn_config import STATES
+
     own = {
         "iterations": given.iterations or None,  # 0 asks for the shipped reward as it is
         "objective": given.objective,
@@ -44,7 +46,11 @@ def learn_config(given: Parameters, gps: bool) -> LearnConfig:
         "weights": None if given.weights is None else list(given.weights.items()),
         "reward": _present({"heads": given.heads, "networks": given.networks}),
     }
-    config = configured(configured(preset(given.preset), given.config), _present(own))
+    default = preset(given.preset) if gps or given.preset in PAPER_PRESETS else STATES
+    shared = given.background is not None  # nobody knows from which run its trajectories were made
+    if shared or (isinstance(given.config, Mapping) and "held_out" in given.config):
+        default = replace(default, cross_fit=False)
+    config = configured(configured(default, given.config), _present(own))
     if not gps and given.explorers is None and set(config.explorers) - set(STEP_COUNTERFACTUALS):
         return replace(config, explorers=STEP_COUNTERFACTUALS)
     return config

@@ -35,7 +35,7 @@ from astray.model.plain_values import configured, plain
 from astray.model.store import Store
 from astray.model.trip_selection import check_steps, kept_ways, others, remember, sample, sort_out, without
 from astray.model.worlds import World
-from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate
+from astray.scoring.decisions import PAPER_EPS, Bounds, Threshold, least_rate, level
 from astray.scoring.normality import Calibration
 from astray.scoring.scores import AgentModel, Chunk, Scores
 
@@ -295,11 +295,19 @@ class Steps(World):
 
     @property
     def eps(self) -> Threshold | None:
-        """The threshold; the paper's if too few trips were held out to guarantee a false-alarm rate."""
-        few = least_rate(self.calibration.normal.total) > self.parameters.false_alarm_rate
-        if self.parameters.eps is None and (few or self.parameters.preset in PAPER_PRESETS):
+        """The threshold, or None where the false-alarm rate decides.
+
+        If too few trips were held out to promise that rate, a trip is low if it scores at most as the paper says, and
+        lower than each of them: n held-out trips promise a rate of 1 / (n + 1).
+        """
+        if self.parameters.eps is not None:
+            return self.parameters.eps
+        if self.parameters.preset in PAPER_PRESETS:
             return PAPER_EPS
-        return self.parameters.eps
+        normal = self.calibration.normal
+        if least_rate(normal.total) <= self.parameters.false_alarm_rate:
+            return None
+        return min(PAPER_EPS, level(least_rate(normal.total), normal)) if normal.total else PAPER_EPS
 
     def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
         """Returns how GPS trips are scored fix by fix; a stranger has no past trips."""
