@@ -28,8 +28,9 @@ sampled gradient (3), n(s, a) (4).
 
 Where this differs from the paper
 ---------------------------------
-- Bootstrap: as printed. Initial weights: the reward's are as printed; the policy's are Glorot-uniform with a small last
-  layer, because weights of variance 0.1 begin with actions far from any demonstrated one (the paper says "e.g.").
+- Inputs. Reward and policy standardise their inputs; the reward clips them at 5 standard deviations.
+- Initial weights: the reward's are as printed; the policy's are Glorot-uniform with a small last layer, because weights
+  of variance 0.1 begin with actions far from any demonstrated one (the paper says "e.g.").
 - TRPO is astray's own; the paper used OpenAI baselines. The policy is improved on r - log pi: the return of r alone has
   a deterministic optimum, which is not the policy of Eq. 1. The trust region shrinks, and the critic sees the steps
   left, because R(tau) is a sum over a trajectory with an end.

@@ -317,10 +317,9 @@ def _run(
     seed = int(rng.integers(2**32))
     reward, evidence = learner.reward, learner.evidence
     counted = apart if apart.any() else np.ones_like(apart)
-    # Where nothing is held out these are the same rows, whose densities are known.
-    rows = (
-        demonstrations[np.asarray(apart.any(axis=1))[demonstrations.trip]] if apart.any() else evidence.demonstrations
-    )
+    rows = evidence.demonstrations  # if nothing is held out: their densities are known
+    if apart.any():
+        rows = demonstrations[np.asarray(apart.any(axis=1))[demonstrations.trip]]
     tested = replace(evidence, demonstrations=rows, bootstrap=torch.as_tensor(counted, dtype=torch.float32))
     history: list[Measures] = []
     lowest, best, since = np.inf, copy.deepcopy(reward.state_dict()), 0
