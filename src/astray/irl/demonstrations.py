@@ -141,8 +141,8 @@ def cross_fit(
     A hash of the name chooses the network, so an update holds out the same ones. A network that would be left with
     nothing to learn from holds nothing out.
 
-    >>> cross_fit(["a", "b", "c"], np.arange(3), networks=2, heads=1).tolist()
-    [[True, False], [False, True], [False, True]]
+    >>> cross_fit(["d", "e", "f"], np.arange(3), networks=2, heads=1).tolist()
+    [[True, False], [True, False], [False, True]]
     """
     out = np.zeros((len(names), networks), np.bool_)
     out[present, [int(uniform * networks) for uniform in _uniform([names[i] for i in present])]] = True
