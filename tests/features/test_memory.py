@@ -343,7 +343,7 @@ def test_raw_features_are_the_papers_state_and_action_in_normal_scores():
 def test_fourier_features_have_the_gaussian_kernel_of_their_width():
     past = np.random.default_rng(1).standard_normal((4000, 2))
     scores = StepScores(*(NormalScores.fit(part) for part in (past, past[:, :1], past)))
-    encoder = FourierEncoder.draw(scores, np.random.default_rng(0), waves=2000, width=0.5)
+    encoder = FourierEncoder.of(scores, np.random.default_rng(0).normal(size=(2, 2000)), width=0.5)
     at = encoder.encode(steps([[0, 0], [0.5, 0], [1.0, 0], [300, 0]]))
     assert at.shape == (4, len(encoder.names))
     waves, z = at[:, 7 : 7 + 4000].astype(float), at[:, :2].astype(float)

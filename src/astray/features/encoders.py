@@ -28,6 +28,9 @@ Array = NDArray[Any]
 Features = NDArray[np.float32]
 
 
+WAVES, WIDTH = 64, 0.15  # of a FourierEncoder
+
+
 class Encoder(Protocol):
     """Turns steps into features; ``without`` gives, for each step, the number of a remembered trip to ignore."""
 
@@ -73,9 +76,9 @@ class FourierEncoder:
     lags: tuple[float, ...] = ()
 
     @classmethod
-    def draw(cls, scores: StepScores, rng: np.random.Generator, waves: int = 64, width: float = 0.15) -> FourierEncoder:
-        """Draws ``waves`` frequencies, for a Gaussian kernel of this width."""
-        return cls(scores, rng.normal(size=(2, waves)) / width)
+    def of(cls, scores: StepScores, noise: Array, width: float = WIDTH) -> FourierEncoder:
+        """Makes frequencies of standard normal ``noise`` (2, m), for a Gaussian kernel of this width."""
+        return cls(scores, noise / width)
 
     @property
     def names(self) -> list[str]:

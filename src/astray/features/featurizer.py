@@ -15,7 +15,7 @@ from astray.core.projection import Projection
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.features.context import Context, ContextSpec
-from astray.features.encoders import Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
+from astray.features.encoders import WAVES, Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.features.memory import Forgetting, Memory
 from astray.features.normal_scores import StepScores
@@ -144,12 +144,14 @@ class Featurizer:
         offset = projection.solar_offset if config.utc_offset is None else config.utc_offset
         if encoder is None and config.encoder not in ENCODERS:
             raise DataError(f"no encoder named {config.encoder!r}", remedy=f"give one of {', '.join(ENCODERS)}")
+        # Drawn for every encoder, so that whatever is drawn next does not depend on it.
+        noise = rng.normal(size=(2, WAVES))
         if encoder is None and config.encoder == "familiarity":
             memory = Memory(forgetting=config.forgetting)
             encoder = FamiliarityEncoder(memory, config.habits, config.lags, Frame(projection, offset))
         if encoder is None:
             scores = StepScores.fit(_learnable_steps(fixes, config, projection))
-            encoder = RawEncoder(scores) if config.encoder == "raw" else FourierEncoder.draw(scores, rng)
+            encoder = RawEncoder(scores) if config.encoder == "raw" else FourierEncoder.of(scores, noise)
         context = Context.of(config.context, fixes, projection, offset)
         return cls(config, projection, encoder, context, Popularity(config.popularity))
 

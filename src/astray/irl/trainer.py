@@ -190,13 +190,12 @@ def learn_shared_reward(
 def bootstrap_agents(who: NDArray[np.str_], n_heads: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draws bootstrap counts (trips, heads): first agents, then their trips; ``who`` is the agent of each trip.
 
-    The count of a trip is a product of two Poisson(1) counts, because its agent's trips need not add up to anything.
+    Counts are Poisson(1), the limit of drawing n out of n with replacement, so that an agent's trips need not add up to
+    anything.
     """
-    agents, number = np.unique(who, return_inverse=True)
-    if len(agents) == 1:
-        return bootstrap(len(who), n_heads, rng)
     trips = rng.poisson(1.0, (len(who), n_heads))
-    return trips * rng.poisson(1.0, (len(agents), n_heads))[number]
+    agents, number = np.unique(who, return_inverse=True)
+    return trips * rng.poisson(1.0, (len(agents), n_heads))[number] if len(agents) > 1 else trips
 
 
 def reward_updates(learner: Learner, config: LearnConfig, rng: np.random.Generator) -> Iterator[Measures]:
@@ -277,7 +276,9 @@ def _learner(
     """Assembles a learner that holds out the trips ``apart`` from heads; ``who`` is the agent of each trip."""
     training = demonstrations[~np.asarray(apart.all(axis=1))[demonstrations.trip]]
     trips = np.unique(training.trip)
-    drawn = np.where(apart, 0, bootstrap_agents(who, reward.n_heads, rng))
+    by_trip = config.objective == "trajectory"
+    counts = bootstrap(len(who), reward.n_heads, rng) if by_trip else bootstrap_agents(who, reward.n_heads, rng)
+    drawn = np.where(apart, 0, counts)
     none = drawn[trips].sum(axis=0) == 0  # a head that drew no trip to learn from gets each trip once
     drawn[:, none] = ~apart[:, none]
     # Trips of one agent are similar, so only agents count as independent demonstrations.
