@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode
 
 from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
-from astray.irl.dynamics import GymDynamics, Integrator, LearnedDynamics, standard_scale
+from astray.features.normal_scores import NormalScores, StepScores
+from astray.irl.dynamics import GymDynamics, Integrator, LearnedDynamics, ScoredIntegrator, standard_scale
 
 
 def pendulum(n: int, steps: int = 200, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> Any:
@@ -342,3 +343,43 @@ def test_the_same_generator_fits_the_same_world():
 
 def test_scale_of_a_constant_column_is_one():
     assert standard_scale(np.array([[1.0, 5e8, 0.0], [3.0, 5e8, 0.0]])).tolist() == [1.0, 1.0, 1.0]
+
+
+# ---------------------------------------------------------------- GPS trips in normal scores
+
+
+def scored_integrator() -> tuple[ScoredIntegrator, StepScores]:
+    rng = np.random.default_rng(0)
+    places, clock = 800.0 * rng.standard_normal((500, 2)), 600.0 * rng.random((500, 1))
+    scores = StepScores(*(NormalScores.fit(part) for part in (places, clock, 5.0 * rng.standard_normal((500, 2)))))
+    starts = np.zeros((3, 5))
+    starts[:, :2] = starts[:, 2:4] = [[0.0, 0.0], [900.0, -500.0], [-300.0, 200.0]]
+    return ScoredIntegrator(Integrator(starts, 60.0), scores), scores
+
+
+def test_trajectories_in_scores_move_as_those_in_metres_do():
+    dynamics, scores = scored_integrator()
+    rng = np.random.default_rng(1)
+    first = dynamics.reset(40, rng)
+    before = dynamics.metres.copy()
+    np.testing.assert_allclose(scores.metres_and_seconds(first), before, atol=1e-6)
+    assert np.array_equal(before[:, :2], before[:, 2:4])  # a trip begins at its start
+    velocity = rng.normal(size=(40, 2))
+    after, alive = dynamics.step(first, scores.velocity(velocity), rng)
+    assert alive.all()
+    np.testing.assert_allclose(dynamics.metres[:, :2], before[:, :2] + 60.0 * velocity, atol=1e-6)
+    np.testing.assert_allclose(dynamics.metres[:, 4], before[:, 4] + 60.0)
+    np.testing.assert_allclose(after, scores.states(dynamics.metres))
+
+
+def test_the_density_of_starts_is_that_of_the_starts_that_are_drawn():
+    dynamics, _ = scored_integrator()
+    axis = np.linspace(-14.0, 14.0, 281)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    density = np.exp(dynamics.log_start(np.hstack([grid, grid, np.zeros((len(grid), 1))])))
+    assert density.sum() * (axis[1] - axis[0]) ** 2 == pytest.approx(1.0, abs=5e-3)
+    drawn = dynamics.reset(20_000, np.random.default_rng(2))[:, :2]
+    for low, high in (((-1.0, -1.0), (0.5, 0.5)), ((0.5, -2.0), (2.0, 0.0)), ((2.0, 2.0), (9.0, 9.0))):
+        inside = ((grid >= low) & (grid < high)).all(axis=1)
+        expected = density[inside].sum() * (axis[1] - axis[0]) ** 2
+        assert ((drawn >= low) & (drawn < high)).all(axis=1).mean() == pytest.approx(expected, abs=0.02)

@@ -22,6 +22,7 @@ KNOTS = 100
 SPAN = 2.5  # the scores of the lowest and the highest knot; beyond, scores rise with the logarithm of the distance
 FARTHEST = 12.0  # the most that a score may be beyond the knots, so that the number is not infinite: 160,000 spreads
 BEND = 0.01  # the least rise from the first knot to the last, in spreads: equal numbers must not make a step
+EQUAL = 1e-9  # metres, seconds or metres per second: numbers no farther apart count as equal
 
 _SHARES = np.linspace(NormalDist().cdf(-SPAN), NormalDist().cdf(SPAN), KNOTS)
 _SCORES = np.array([NormalDist().inv_cdf(share) for share in _SHARES])
@@ -68,7 +69,7 @@ def _spread(numbers: Array) -> float:
     """Returns half the width of the middle 68 %; of more, if these are all equal."""
     for share in (0.68, 0.9, 0.98, 1.0):
         low, high = np.quantile(numbers, [0.5 - share / 2, 0.5 + share / 2])
-        if high > low:
+        if high - low > EQUAL:
             return float(high - low) / 2
     return 1.0
 

@@ -186,9 +186,12 @@ def remember(featurizer: Featurizer, of: Prepared) -> Featurizer:
     return featurizer.with_memory(featurizer.memory.merge(memories[0])) if memories else featurizer
 
 
+KEPT_INTERVAL = 30.0  # seconds: farther apart, the fixes would hide the way and look like gaps
+
+
 def thin(of: Prepared, featurizer: Featurizer) -> Trajectories:
-    """Returns trips as a model keeps them: resampled to the featurizer's interval, without faulty fixes."""
-    trips, paths = of.trips, resample(of.paths, featurizer.config.interval)
+    """Returns trips as a model keeps them: resampled to the featurizer's interval or finer, without faulty fixes."""
+    trips, paths = of.trips, resample(of.paths, min(featurizer.config.interval, KEPT_INTERVAL))
     lat, lon = featurizer.projection.to_degrees(paths.columns["xy"])
     lengths = np.bincount(paths.context["trip"], paths.lengths, len(trips)).astype(np.int64)
     present = lengths > 0
