@@ -26,6 +26,7 @@ _LOOKS: dict[str, tuple[str, str, Any]] = {
     "astray-shared": ("#332288", "D", SOLID),
     "astray-pretrained": ("#44AA99", "p", SOLID),
     "kdd19": ("#000000", "*", SOLID),
+    "kdd19-fourier": ("#000000", "*", DASHED),
     "knn-location": ("#D55E00", "^", SOLID),
     "knn-location-start": ("#D55E00", "v", DASHED),
     "lof": ("#009E73", "P", SOLID),
