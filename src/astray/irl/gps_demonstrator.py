@@ -122,7 +122,7 @@ class GpsDemonstrator:
 
     @property
     def dynamics(self) -> Dynamics:
-        """The integrator. With scores, all rollouts begin where trips begin; otherwise half begin in the middle."""
+        """The integrator. In scores, rollouts begin as trips do, near or far; otherwise half begin midway."""
         steps = self.featurizer.steps(self.paths)
         states = policy_states(steps[~steps.first], self.featurizer)
         starts = states[np.isclose(states[:, 4], 0.0)]
