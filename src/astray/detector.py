@@ -30,7 +30,7 @@ from astray.core.trip_ids import TripId, find_trips
 from astray.core.zones import Zone, by_place
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import Reward
-from astray.model.configuration import explorer_names
+from astray.model.configuration import check_rates, explorer_names
 from astray.model.file import ModelFile, write_model
 from astray.model.gps_trips import GpsTrips
 from astray.model.memories import Memories
@@ -42,9 +42,9 @@ from astray.model.plain_values import plain
 from astray.model.store import MODEL, Store
 from astray.model.trip_selection import sort_out, teachable
 from astray.model.worlds import World, world_named, world_of
-from astray.scoring.decisions import Bounds, Threshold, decide, level, threshold
-from astray.scoring.normality import Calibration
-from astray.scoring.scores import CHUNK_FIXES, AgentModel, Scores, chunks, fix_table, trip_table
+from astray.scoring.decisions import Bounds, Levels, Rate, Threshold, decide, rate_level, threshold
+from astray.scoring.normality import AspectScores, Calibration, TripScores
+from astray.scoring.scores import CHUNK_FIXES, AgentModel, Scores, chunks, fix_table, p_name, trip_table
 
 if TYPE_CHECKING:
     from astray.explain import Explanation
@@ -144,6 +144,8 @@ class Detector(Parameters):
                     f"{type(self).__name__} has no parameter {name!r}", remedy=f"give one of {', '.join(known)}"
                 )
             setattr(self, name, value)
+        if {"eps", "false_alarm_rate"} & set(params):
+            check_rates(self)
         return self
 
     def __repr__(self) -> str:
@@ -168,6 +170,7 @@ class Detector(Parameters):
             agents in ``trips`` are left out.
         """
         check_parameters(self)
+        check_rates(self)
         good = teachable(trips, y)
         if not good.any():
             raise DataError("no trajectory to learn from", remedy="give at least one that is not marked anomalous")
@@ -177,6 +180,7 @@ class Detector(Parameters):
     def begin(self) -> Self:
         """Begins a model of GPS trips that knows nobody yet, with the shipped reward; :meth:`enroll` adds agents."""
         check_parameters(self)
+        check_rates(self)
         return self._begin_with(GpsTrips.begin(self))
 
     def _begin_with(self, world: World) -> Self:
@@ -250,7 +254,7 @@ class Detector(Parameters):
         >>> detector.n_trips_ == 40 + (observed.table["became"] == "learned").sum()
         True
         """
-        return self.fitted.observe(trips, self.level)
+        return self.fitted.observe(trips, self.is_low)
 
     def answer(self, question: Question | Sequence[TripId | str], mine: bool) -> None:
         """Says whether the agent made these waiting trips: the model learns from them, or else refuses trips like them.
@@ -450,14 +454,18 @@ class Detector(Parameters):
             raise DataError("no trajectories were given", remedy="give at least one")
         return pl.concat([table for _, table in parts]), np.concatenate([position for position, _ in parts])
 
-    def level(self, trip: Trajectories, calibration: Calibration) -> float:
-        """Returns the threshold of one trip whose scores have this calibration."""
-        eps = self.fitted.eps
-        return level(self.false_alarm_rate, calibration.normal) if eps is None else float(threshold(eps, trip)[0])
+    def is_low(self, trip: Trajectories, calibration: Calibration, of: TripScores, by_aspect: AspectScores) -> bool:
+        """Returns True if one trip, whose scores have this calibration, is low by the detector's thresholds."""
+        eps, rate = self.fitted.eps, self.false_alarm_rate
+        if eps is not None:
+            return bool(of.score[0] <= threshold(eps, trip)[0])
+        rates = self.fitted.rates(rate)
+        levels = Levels(np.array([rate_level(rate, calibration, rates)]), rates)
+        return bool(levels.low_aspects(by_aspect).any() if rates else of.score[0] <= levels.eps[0])
 
     def _levels(
-        self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: float | None
-    ) -> Callable[[Scores, Array], Floats]:
+        self, trips: Trajectories, eps: Threshold | None, false_alarm_rate: Rate | None
+    ) -> Callable[[Scores, Array], Levels]:
         """Returns a function that gives the thresholds of a chunk, from its scores and the positions of its trips."""
         if eps is not None and false_alarm_rate is not None:
             raise DataError(
@@ -466,18 +474,19 @@ class Detector(Parameters):
         by = eps if eps is not None or false_alarm_rate is not None else self.fitted.eps
         if by is None:
             rate = self.false_alarm_rate if false_alarm_rate is None else false_alarm_rate
-            return lambda scores, at: scores.levels(rate)
+            rates = self.fitted.rates(rate)
+            return lambda scores, at: scores.levels(rate, rates)
         given = threshold(by, trips)  # for all trips at once, in the order in which they were given
-        return lambda scores, at: given[at]
+        return lambda scores, at: Levels(given[at])
 
     def score_samples(self, trips: Trajectories) -> Floats:
         """Returns the score of each trip, by which it is judged; high is normal, NaN is a trip without a usable fix."""
         return self._scored(trips, lambda scores, _: scores.of_trips.score)
 
     def decision_function(self, trips: Trajectories) -> Floats:
-        """Returns how far each trip scores above its threshold."""
+        """Returns how far each trip scores above its threshold; with rates by aspect, the aspect nearest to its own."""
         levels = self._levels(trips, None, None)
-        return self._scored(trips, lambda scores, at: scores.of_trips.score - levels(scores, at))
+        return self._scored(trips, lambda scores, at: scores.above(levels(scores, at)))
 
     def _scored(self, trips: Trajectories, what: Callable[[Scores, Array], Floats]) -> Floats:
         found = np.full(len(trips), np.nan)
@@ -496,7 +505,7 @@ class Detector(Parameters):
         *,
         eps: Threshold | None = None,
         gamma: Threshold | None = None,
-        false_alarm_rate: float | None = None,
+        false_alarm_rate: Rate | None = None,
     ) -> NDArray[np.str_]:
         """Returns ``normal``, ``anomaly`` or ``review`` for each trip.
 
@@ -511,7 +520,9 @@ class Detector(Parameters):
             Thresholds to use instead of the detector's: numbers, or functions of the trips
             (:class:`astray.scoring.decisions.ByHour`, :class:`astray.scoring.decisions.ByContext`, or your own).
         false_alarm_rate
-            Instead of ``eps``: the share of normal trips that may count as low, by conformal p-values.
+            Instead of ``eps``: the share of normal trips that may count as low, by conformal p-values. Or a mapping
+            from aspects to shares: a trip counts as low if the p-value of any aspect is at most the aspect's share, so
+            at most the sum of the shares of normal trips does.
         """
         return self.score(trips, eps=eps, gamma=gamma, false_alarm_rate=false_alarm_rate)["decision"].to_numpy()
 
@@ -521,18 +532,20 @@ class Detector(Parameters):
         *,
         eps: Threshold | None = None,
         gamma: Threshold | None = None,
-        false_alarm_rate: float | None = None,
+        false_alarm_rate: Rate | None = None,
     ) -> pl.DataFrame:
         """Returns a table with one row for each trip.
 
         Columns: agent, trajectory, normality (N(tau), about 0 with spread 1 for normal trips), uncertainty (standard
         deviation over the heads, wider where the history is short), score (compared with the threshold: N(tau) or, for
         a reward that was learned from steps alone, the worst window if that is lower), p_value (conformal; null if no
-        trip was held out of learning, as with preset="kdd19"), aspect (what is most unusual: place, route, manner or
-        time), decision, history (past trips behind the score), start (when the trip began), zone (its time zone, see
-        :meth:`zones`), and the segment in which the trip lost most normality: segment_start, segment_end,
-        segment_normality (null if there is none). Date-times are in UTC; text files have them in the zone, with the
-        offset. States and actions have no start and no zone.
+        trip was held out of learning, as with preset="kdd19"), p_place, p_route, p_manner and p_time (the p-value of
+        each aspect alone: the share of normal trips that are as unusual in it; null if ``look_for`` leaves it out, or
+        if the reward has no aspects), aspect (what is most unusual: place, route, manner or time; if rates by aspect
+        flag the trip, the aspect that is rarest for its rate), decision, history (past trips behind the score), start
+        (when the trip began), zone (its time zone, see :meth:`zones`), and the segment in which the trip lost most
+        normality: segment_start, segment_end, segment_normality (null if there is none). Date-times are in UTC; text
+        files have them in the zone, with the offset. States and actions have no aspects, no start and no zone.
 
         Trips of an unknown agent have no history and are for review, whatever they score; an
         :class:`~astray.core.errors.UnknownAgentWarning` names these agents.
@@ -542,13 +555,13 @@ class Detector(Parameters):
         table = _sorted(found, trip)
         self._warn_of_unknown(trips)
         decision = decide(
-            (table["score"] <= table["level"]).to_numpy(),
+            table["low"].to_numpy(),
             table["uncertainty"].to_numpy(),
             table["history"].to_numpy(),
             gamma=threshold(self.gamma if gamma is None else gamma, trips, "gamma"),
             min_history=self.min_history,
         )
-        scores = ("normality", "uncertainty", "score", "p_value")
+        scores = ("normality", "uncertainty", "score", "p_value", *map(p_name, world.table_aspects))
         return (
             table.with_columns(pl.Series("decision", decision), pl.col(*scores).fill_nan(None), *self._zones(trips))
             .select(
@@ -582,7 +595,7 @@ class Detector(Parameters):
         *,
         eps: Threshold | None = None,
         gamma: Threshold | None = None,
-        false_alarm_rate: float | None = None,
+        false_alarm_rate: Rate | None = None,
     ) -> Explanation:
         """Explains a trip's score: its segments, in words, and the route that the agent would rather have taken.
 
@@ -617,7 +630,7 @@ class Detector(Parameters):
             scores = self._score(trip, every=True)
             low = self._levels(trip, eps, false_alarm_rate)(scores, np.array([0]))
             unsure = threshold(self.gamma if gamma is None else gamma, trip, "gamma")
-            bounds = Bounds(float(low[0]), float(unsure[0]), float(self.min_history))
+            bounds = Bounds(float(low.eps[0]), float(unsure[0]), float(self.min_history), low.rates)
             explanation = world.explain(trip, scores, bounds)
         zones = world.zones(trip)
         return explanation if zones is None else replace(explanation, zone=zones[0])

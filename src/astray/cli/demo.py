@@ -75,11 +75,16 @@ def command(
 
 def rule_of(detector: Detector) -> tuple[float, str]:
     """Returns the threshold of the score, and the rule in words."""
-    from astray.scoring.decisions import level
+    from astray.explain.aspect_phrases import promise
+    from astray.scoring.decisions import level, total_rate
 
     if isinstance(detector.eps, float):
         return detector.eps, f"a trip is astray if it scores {detector.eps:g} or less"
-    at, rate = level(detector.false_alarm_rate, detector.calibration_.normal), f"{100 * detector.false_alarm_rate:g} %"
+    rate = detector.false_alarm_rate
+    at = level(total_rate(rate), detector.calibration_.normal)
+    if isinstance(rate, Mapping):
+        return at, f"a trip is astray if it is {promise(rate)}"
+    rate = f"{100 * rate:g} %"
     return at, f"a trip is astray if at most {rate} of them score as low (p), here {at:.1f}"
 
 

@@ -187,9 +187,15 @@ def _whose(about: Mapping[str, Any]) -> str:
 
 def _low(model: Detector, about: Mapping[str, Any]) -> str:
     """Says which scores are low."""
+    from astray.explain.aspect_phrases import promise
+
     eps = model.fitted.eps
-    rate = f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
-    low = rate if eps is None else f"a score of {_level(eps)} or less"
+    if eps is not None:
+        low = f"a score of {_level(eps)} or less"
+    elif isinstance(model.false_alarm_rate, Mapping):
+        return f"a trip that is {promise(model.false_alarm_rate)}"
+    else:
+        low = f"a score as low as at most {100 * model.false_alarm_rate:g} % of normal trips have"
     window = about["calibration"].get("window_length")
     unit = "steps" if about["sees"] == "states and actions" else "seconds"
     return low if window is None else f"{low}, over the whole trip or its worst {window:g} {unit}"

@@ -42,7 +42,8 @@ def command(
 
     detector = load(model)
     kept = {name: getattr(detector, name) for name in ("eps", "false_alarm_rate")}
-    detector.set_params(**settings.given(list(kept)))
+    chosen = settings.given(list(kept))
+    detector.set_params(**({"eps": None, **chosen} if "false_alarm_rate" in chosen else chosen))
     source = Source.of(file, settings, detector, agent)
     source.keep_from(output, model)
     trips = source.load()

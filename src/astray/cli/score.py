@@ -42,7 +42,9 @@ def command(
     [b]anomaly[/b] if the p-value is at most the false-alarm rate, 2 in a hundred by default; otherwise it is
     [b]normal[/b]. It is [b]review[/b] instead of anomaly if the model is uncertain or has too few past trips, and for
     every trip of an agent that the model does not know. With --eps the score decides instead of the p-value. The aspect
-    says what speaks most against a trip: its place, route, manner or time. astray streams large files on all cores.
+    says what speaks most against a trip: its place, route, manner or time. p_place, p_route, p_manner and p_time are
+    the p-values of each aspect alone; with a false-alarm rate for some of them, astray flags a trip if any of these is
+    within its rate. astray streams large files on all cores.
 
     A terminal shows the trips with the lowest scores; a file or pipe gets the whole table. The last line, on standard
     error, counts the decisions.
@@ -54,6 +56,8 @@ def command(
       astray score fleet.astray new.parquet -o scores.parquet
       [dim]# flag about one normal trip in a hundred[/dim]
       astray score me.astray new.csv -o scores.csv --false-alarm-rate 0.01
+      [dim]# flag unusual places and an unusual manner, and nothing else[/dim]
+      astray score me.astray new.csv --false-alarm-rate place=0.015,manner=0.01
       [dim]# the second of four jobs that score everybody[/dim]
       astray score fleet.astray all.parquet --part 2/4 -o scores-2.parquet
       [dim]# a folder of Parquet files, by the workers of a cluster[/dim]

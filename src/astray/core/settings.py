@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,18 +109,44 @@ def _pairs(value: Any) -> dict[str, str]:
     return pairs
 
 
+def _rates(value: Any) -> float | dict[str, float]:
+    """Reads a number, or a number for each of some names.
+
+    >>> _rates("0.01"), _rates("place=0.015, manner=0.01")
+    (0.01, {'place': 0.015, 'manner': 0.01})
+    """
+    if isinstance(value, Mapping) or (isinstance(value, str) and "=" in value):
+        pairs = value if isinstance(value, Mapping) else _pairs(value)
+        return {str(name): float(_number(float, share)) for name, share in pairs.items()}
+    return float(_number(float, value))
+
+
 TEXT = Kind(_text, str)
 WHOLE = Kind(partial(_number, int), int)
 NUMBER = Kind(partial(_number, float), float)
 TRUTH = Kind(_truth, bool)
 TEXTS = Kind(_texts, str)
 PAIRS = Kind(_pairs, list[str])
+RATES = Kind(_rates, str)
 
 Check = tuple[Callable[[Any], bool], str]
 
 POSITIVE: Check = (lambda value: value > 0), "a number above 0"
 NOT_NEGATIVE: Check = (lambda value: value >= 0), "0 or more"
-SHARE: Check = (lambda value: 0 < value < 1), "a share between 0 and 1, such as 0.01"
+
+
+def _are_rates(value: Any) -> bool:
+    """Returns True for a share, or for a share for each of some aspects with a sum below 1."""
+    if not isinstance(value, Mapping):
+        return bool(0 < value < 1)
+    return len(value) > 0 and set(value) <= set(ASPECTS) and min(value.values()) > 0 and sum(value.values()) < 1
+
+
+SHARES: Check = (
+    _are_rates,
+    f"a share between 0 and 1, such as 0.01, or one for each of some aspects ({', '.join(ASPECTS)}), such as "
+    "place=0.015,manner=0.01",
+)
 
 
 def _is_zone(name: str) -> bool:
@@ -373,14 +399,15 @@ class Deciding:
         more="Or a function of the trips (:class:`~astray.scoring.decisions.ByHour`, "
         ":class:`~astray.scoring.decisions.ByContext`).",
     )
-    false_alarm_rate: float = setting(
-        NUMBER,
+    false_alarm_rate: float | Mapping[str, float] = setting(
+        RATES,
         0.02,
-        "Flag about this share of normal trips.",
-        SHARE,
-        metavar="SHARE",
-        more="A reward learned from the agent's trips alone, with too few held-out trips for this rate, decides by -2 "
-        "instead, as the paper does.",
+        "Flag about this share of normal trips. Or a share for each of some aspects, such as place=0.015,manner=0.01: "
+        "flag a trip if any of them is so rare in normal trips, in total at most the sum of the shares.",
+        SHARES,
+        metavar="SHARE|ASPECT=SHARE,...",
+        more="As a parameter, a mapping from aspect to share. A reward learned from the agent's trips alone, with too "
+        "few held-out trips for this rate, decides by -2 instead, as the paper does.",
     )
     gamma: Threshold = setting(
         NUMBER,
@@ -550,10 +577,12 @@ def _kind_wanted(value: Any, setting: Field[Any]) -> str | None:
     """Returns the name of the expected type, for an error message, if a value has another type; else None."""
     kind = setting.metadata.get("kind")
     if value is None:
-        return "a number" if kind in (WHOLE, NUMBER) and setting.default is not None else None
+        return "a number" if kind in (WHOLE, NUMBER, RATES) and setting.default is not None else None
+    if kind == RATES and isinstance(value, Mapping):
+        return None if all(isinstance(share, Real) for share in value.values()) else "numbers"
     if kind == WHOLE:
         return None if isinstance(value, Integral) else "a whole number"
-    return "a number" if kind == NUMBER and isinstance(value, str | bytes) else None
+    return "a number" if kind in (NUMBER, RATES) and isinstance(value, str | bytes) else None
 
 
 def _passes(check: Check, value: Any) -> bool:

@@ -15,6 +15,7 @@ from astray.core.text import harmless, number_of
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId, find_trips
 from astray.core.zones import UTC_ZONE, Zone
+from astray.explain.aspect_phrases import aspect_words
 from astray.explain.expected_route import Way, expected_ways
 from astray.explain.score_attribution import Reason, either_side, reasons
 from astray.explain.segment_phrases import (
@@ -30,8 +31,7 @@ from astray.features.featurizer import Featurizer
 from astray.features.steps import chosen
 from astray.features.trip_rows import TripHabit
 from astray.irl.actor import Actor
-from astray.irl.kdd19 import irl_ad
-from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
+from astray.scoring.decisions import BAND, NORMAL, Bounds, Levels, decide
 from astray.scoring.normality import step_normality
 from astray.scoring.segments import Segment, leaving
 
@@ -84,6 +84,10 @@ class Explanation:
         What lowered the trip's score most, the most important first.
     trip_normality, trip_uncertainty, score, p_value
         The scores of the whole trip; the p-value is NaN if no trip was held out of learning.
+    p_aspects
+        The p-value of each aspect of the trip alone, by its name; NaN for an aspect that is not looked for.
+    rates
+        The false-alarm rate of each aspect that has one; empty if the score decides.
     history
         The number of past trips that the scores are based on.
     zone
@@ -126,6 +130,8 @@ class Explanation:
     expected: tuple[Way, ...] = ()
     reasons: tuple[Reason, ...] = ()
     zone: Zone = UTC_ZONE
+    p_aspects: dict[str, float] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
 
     @property
     def began(self) -> str:
@@ -138,6 +144,28 @@ class Explanation:
     def id(self) -> TripId:
         """The id of the trip."""
         return TripId(self.agent, self.trajectory)
+
+    @property
+    def low_aspects(self) -> list[str]:
+        """The aspects whose p-value is at most their rate."""
+        return [aspect for aspect, rate in self.rates.items() if self.p_aspects[aspect] <= rate]
+
+    @property
+    def is_low(self) -> bool:
+        """True if the trip is low: by the rate of an aspect if there are any, else by its score."""
+        return bool(self.low_aspects) if self.rates else self.score <= self.eps
+
+    @property
+    def rule(self) -> str:
+        """What the decision compares: the score with the threshold, or p-values with the rates of aspects."""
+        if not self.rates:
+            return f"score {self.score:.1f} against {round(self.eps, 2):g}"
+        return ", ".join(f"p of {a} {self.p_aspects[a]:.2g} against {rate:g}" for a, rate in self.rates.items())
+
+    @property
+    def aspects_in_words(self) -> str:
+        """How unusual each aspect of the trip is by itself; empty if that is not known."""
+        return aspect_words(self.p_aspects)
 
     @property
     def why(self) -> str:
@@ -163,14 +191,16 @@ class Explanation:
         whose, began = harmless(self.agent) or "the agent", f"; began {self.began}" if self.began else ""
         p = "unknown" if np.isnan(self.p_value) else f"{self.p_value:.2g}"
         lines = [
-            f"Trip {harmless(self.trajectory)} of {whose}: {self.decision} (score {self.score:.1f} against "
-            f"{round(self.eps, 2):g}, uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
+            f"Trip {harmless(self.trajectory)} of {whose}: {self.decision} ({self.rule}, "
+            f"uncertainty {self.trip_uncertainty:.1f} against {self.gamma:g}, "
             f"p = {p}, {number_of(self.history, 'past trip')}){began}"
         ]
         if self.why:
             lines.append(f"  {self.why}")
-        if self.score <= self.eps and self.lowest:
+        if self.is_low and self.lowest:
             lines.append(f"  {self.lowest}")
+        if self.aspects_in_words:
+            lines.append(f"  {self.aspects_in_words}")
         for s in self.segments:
             lines.append(f"  {self._moment(s.start_time)} to {self._moment(s.end_time)}: normality {s.normality:.1f}")
             lines.append(f"    {s}")
@@ -213,7 +243,7 @@ def explain_fixes(
         )
         scores = replace(scores, chunk=scores.chunk._replace(statistics=statistics))
         sides = either_side(featurizer, rows, number)
-    segments = scores.segments(np.array([bounds.eps]))
+    segments = scores.segments(levels_of(bounds))
     if steps is None or not len(steps):
         return explain_segments(scores, bounds, segments, [], habitual)
     spans = [slice(s.start, s.stop) for s in segments]
@@ -229,7 +259,8 @@ def explain_fixes(
         passed = np.zeros(0)
     expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = explain_segments(scores, bounds, segments, words, habitual, expected, passed)
-    return replace(explanation, reasons=reasons(scores, featurizer, sides))
+    flagged_by = explanation.aspect if explanation.low_aspects else ""
+    return replace(explanation, reasons=reasons(scores, featurizer, sides, flagged_by))
 
 
 def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Explanation:
@@ -237,7 +268,7 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
 
     ``world`` holds past runs to compare with.
     """
-    segments = scores.segments(np.array([bounds.eps]))
+    segments = scores.segments(levels_of(bounds))
     trip, calibration = scores.trips, scores.calibrations[0]
     pairs = np.hstack([trip.columns["state"], trip.columns["action"]])
     n_states = trip.columns["state"].shape[1]
@@ -254,6 +285,11 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
         said = "; ".join(o.words(n_states) for o in odd) or "no single number sets it apart from past steps"
         words.append((f"at step {at}, {said}", {}))
     return explain_segments(scores, bounds, segments, words)
+
+
+def levels_of(bounds: Bounds) -> Levels:
+    """Returns the thresholds of one trip in the form of those of many."""
+    return Levels(np.array([bounds.eps]), bounds.rates)
 
 
 def explain_segments(
@@ -276,8 +312,12 @@ def explain_segments(
     scored = {name: np.full(trip.n_rows, np.nan) for name in of_fixes}
     for name, values in of_fixes.items():
         scored[name][chunk.row] = values
-    eps, gamma, least = bounds
-    decision = decide(irl_ad(of.score, eps), of.uncertainty, chunk.history, gamma=gamma, min_history=least)
+    eps, gamma, least, rates = bounds
+    levels = levels_of(bounds)
+    decision = decide(scores.low(levels), of.uncertainty, chunk.history, gamma=gamma, min_history=least)
+    aspect = int(levels.aspect(of.aspect, scores.of_aspects)[0])
+    has_scales = scores.calibrations[int(chunk.scale[0])].by_aspect
+    p_aspects = dict(zip(scores.aspects, scores.of_aspects.p_value[0].tolist(), strict=True)) if has_scales else {}
     return Explanation(
         agent=str(trip.agent_ids[0]),
         trajectory=str(trip.trajectory_ids[0]),
@@ -294,7 +334,7 @@ def explain_segments(
         trip_normality=float(of.normality[0]),
         trip_uncertainty=float(of.uncertainty[0]),
         score=float(of.score[0]),
-        aspect=scores.aspects[of.aspect[0]] if of.aspect[0] >= 0 else "",
+        aspect=scores.aspects[aspect] if aspect >= 0 else "",
         p_value=float(of.p_value[0]),
         history=float(chunk.history[0]),
         decision=str(decision[0]),
@@ -303,6 +343,8 @@ def explain_segments(
         leave=float(leaving(eps)),
         habitual=tuple(habitual),
         expected=tuple(expected),
+        p_aspects=p_aspects,
+        rates={name: rate for name, rate in zip(scores.aspects, rates, strict=False) if rate},
     )
 
 

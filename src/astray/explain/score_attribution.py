@@ -125,11 +125,12 @@ _MOTIONS = {
 
 
 def reasons(
-    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]]
+    scores: Scores, featurizer: Featurizer, sides: Mapping[TripHabit, tuple[float, float]], aspect: str = ""
 ) -> tuple[Reason, ...]:
     """Returns what lowered one trip's score most, the most important first; nothing for an agent without past trips.
 
-    ``sides`` are the numbers of past trips that were shorter and longer, quicker and slower: see :func:`either_side`.
+    If an ``aspect`` is named, it is what lowered the score of this aspect alone. ``sides`` are the numbers of past
+    trips that were shorter and longer, quicker and slower: see :func:`either_side`.
     """
     chunk, trip_reward, reference = scores.chunk, scores.reward.trip, scores.reward.reference
     if chunk.statistics is None or trip_reward is None or reference is None:
@@ -141,10 +142,14 @@ def reasons(
     others = len(popularity.agents) - int(popularity.excluded in popularity.agents.trip_ids)
     known, calibration = columns(habits, popularity.cells), scores.calibrations[int(chunk.scale[0])]
     typical = np.asarray(reference.typical[int(band_of(history))], np.float64)
+    weights, scale = calibration.weights, calibration.trip
+    if aspect:
+        weights = tuple(float(name == aspect) for name in calibration.aspects)
+        scale = calibration.by_aspect[calibration.aspects.index(aspect)].location
 
     def normality(back: Bools) -> Floats:
         rewards = trip_rewards(trip_reward, put_back(known, own, typical, back))
-        return calibration.trip.standardise(over_heads(rewards, calibration.weights))
+        return scale.standardise(over_heads(rewards, weights))
 
     effects = dict(zip(PHRASES, shapley(normality, len(PHRASES)).tolist(), strict=True))
     number = {column.what: i for i, column in enumerate(known)}

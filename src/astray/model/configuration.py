@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astray.core.errors import DataError
-from astray.core.settings import PAPER_PRESETS
+from astray.core.settings import ASPECTS, PAPER_PRESETS
 from astray.core.trajectories import Trajectories
 from astray.core.zones import standard_offset
 from astray.features.featurizer import FeaturizerConfig
@@ -17,6 +17,7 @@ from astray.irl.step_demonstrator import STEP_COUNTERFACTUALS
 from astray.model.inbox import ObservingConfig
 from astray.model.parameters import Parameters
 from astray.model.plain_values import configured
+from astray.scoring.decisions import aspect_rates
 from astray.scoring.scale_config import ScaleConfig
 
 if TYPE_CHECKING:
@@ -121,6 +122,21 @@ def aspect_weights(
             f"look_for is {look_for!r}", remedy=f"give some of {', '.join(aspects)}, or how much each counts"
         )
     return tuple(float(wanted.get(aspect, 0.0)) for aspect in aspects)
+
+
+def check_rates(given: Parameters) -> None:
+    """Raises a DataError if false-alarm rates by aspect contradict ``eps``, ``preset`` or ``look_for``."""
+    rate = given.false_alarm_rate
+    if not isinstance(rate, Mapping):
+        return
+    if given.eps is not None:
+        raise DataError("eps and false_alarm_rate are each a threshold by itself", remedy="give one of them, not both")
+    if given.preset in PAPER_PRESETS:
+        raise DataError(
+            f"the reward of the preset {given.preset} has no aspects that false_alarm_rate could promise rates for",
+            remedy="give one rate, or another preset",
+        )
+    aspect_rates(rate, ASPECTS, aspect_weights(ASPECTS, given.look_for))
 
 
 def _present(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from astray.model.parts import unpack_reward, unpack_weights
 from astray.model.steps_world import learn_own_reward
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
 from astray.model.trip_selection import given_again, kept_ways, others, remember, sample, sort_out, teachable, without
-from astray.model.worlds import Level, World
+from astray.model.worlds import IsLow, World
 from astray.scoring.decisions import Bounds
 from astray.scoring.normality import Calibration
 from astray.scoring.own_scale import fits
@@ -321,13 +321,13 @@ class GpsTrips(World):
 
     # ---------------------------------------------------------------- trip by trip
 
-    def observe(self, trips: Trajectories, level: Level) -> Observed:
+    def observe(self, trips: Trajectories, is_low: IsLow) -> Observed:
         """Scores trips in the order of time, and learns from each that is normal."""
         given = trips[~self.check(trips).isin(self.anomalous)]
         common, after = self.common, dict[str, AgentMemory]()
         outcomes: dict[int, Outcome] = {}
         for name, at in self._by_memory(given):
-            after[name], found = observing.observe(name, self.memory(name), common, given[at], level)
+            after[name], found = observing.observe(name, self.memory(name), common, given[at], is_low)
             outcomes.update(zip(at.tolist(), found, strict=True))
         # Scoring may fail, so the model is changed only now.
         learned = given[[outcomes[i].became == LEARNED for i in range(len(given))]] if len(given) else given

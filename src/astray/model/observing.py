@@ -27,7 +27,7 @@ from astray.features.featurizer import Featurizer, Prepared
 from astray.features.memory import Memory
 from astray.model.agent_memory import AgentMemory, Common, centres
 from astray.model.inbox import ObservingConfig
-from astray.scoring.normality import Calibration, trip_normality
+from astray.scoring.normality import AspectScores, Calibration, TripScores, aspect_scores, trip_normality
 from astray.scoring.own_scale import OwnScale, OwnScores, SeenTrips, see, step_location
 
 Array = NDArray[Any]
@@ -96,7 +96,7 @@ def observe(
     memory: AgentMemory,
     common: Common,
     trips: Trajectories,
-    level: Callable[[Trajectories, Calibration], float],
+    is_low: Callable[[Trajectories, Calibration, TripScores, AspectScores], bool],
 ) -> tuple[AgentMemory, list[Outcome]]:
     """Scores trips of one agent in the order of time, and learns from each before it scores the next.
 
@@ -112,7 +112,7 @@ def observe(
         calibration = OwnScale(common.reward, common.weights, memory.own, history, common.scaling).calibration()
         scored = trip_normality(seen.rewards[0], calibration)
         score, p_value = float(scored.score[0]), float(scored.p_value[0])
-        flagged = score <= level(trip, calibration)
+        flagged = is_low(trip, calibration, scored, aspect_scores(seen.rewards[0].mean(axis=2), calibration))
         memory, became = _take(memory, common, featurizer, prepared, seen, flagged, p_value)
         outcomes[i] = Outcome(trip.ids[0], score, p_value, became)
     return memory, [outcomes[i] for i in range(len(trips))]

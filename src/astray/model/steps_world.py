@@ -6,7 +6,7 @@ Its trajectories are states and actions of any kind, or GPS trips where the shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -305,7 +305,8 @@ class Steps(World):
         if self.parameters.preset in PAPER_PRESETS:
             return PAPER_EPS
         normal = self.calibration.normal
-        if least_rate(normal.total) <= self.parameters.false_alarm_rate:
+        rate = self.parameters.false_alarm_rate
+        if least_rate(normal.total) <= (min(rate.values()) if isinstance(rate, Mapping) else rate):
             return None
         return min(PAPER_EPS, level(least_rate(normal.total), normal)) if normal.total else PAPER_EPS
 

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError
+from astray.core.settings import ASPECTS
 from astray.core.times import as_moments
 from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
@@ -29,15 +30,16 @@ from astray.model.observing import Observed, Question
 from astray.model.packing import Contents
 from astray.model.parameters import Parameters
 from astray.model.store import ANOMALOUS, POPULARITY, Change, Row, Store
-from astray.scoring.decisions import Bounds, Threshold
-from astray.scoring.normality import Calibration
+from astray.scoring.decisions import Bounds, Rate, Threshold, aspect_rates
+from astray.scoring.normality import AspectScores, Calibration, TripScores
 from astray.scoring.scores import AgentModel, Chunk, Scores
 
 if TYPE_CHECKING:
     from astray.explain import Explanation
 
 Array = NDArray[Any]
-Level = Callable[[Trajectories, Calibration], float]
+IsLow = Callable[[Trajectories, Calibration, TripScores, AspectScores], bool]
+"""Says whether one trip with these scores is low, by the thresholds of a detector."""
 
 WORLDS = {"trips": "astray.model.gps_trips:GpsTrips", "steps": "astray.model.steps_world:Steps"}
 """Maps the names in model files to worlds; trajectories belong to the first world that takes them."""
@@ -146,7 +148,7 @@ class World(ABC):
         """Counts trips of new or known agents; returns how many were counted."""
         raise self._cannot("enrol agents")
 
-    def observe(self, trips: Trajectories, level: Level) -> Observed:
+    def observe(self, trips: Trajectories, is_low: IsLow) -> Observed:
         """Scores trips in the order of time, and learns from each that is normal."""
         raise self._cannot("learn trip by trip")
 
@@ -267,6 +269,15 @@ class World(ABC):
     def eps(self) -> Threshold | None:
         """The threshold; None if it follows from the false-alarm rate."""
         return self.parameters.eps
+
+    def rates(self, rate: Rate) -> tuple[float, ...]:
+        """Returns the rate of each aspect of the reward; empty if one rate holds for the score."""
+        return aspect_rates(rate, self.reward.aspects, self.weights)
+
+    @property
+    def table_aspects(self) -> tuple[str, ...]:
+        """The aspects that have a column of p-values in tables; none for states and actions."""
+        return ASPECTS if self.is_timed else ()
 
     def zones(self, trips: Trajectories) -> list[Zone] | None:
         """Returns the time zone in which each trip's times are printed; None for trips without times."""

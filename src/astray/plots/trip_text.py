@@ -31,16 +31,22 @@ def grounds(e: Explanation) -> list[str]:
     """Returns lines with the reasons against the trip, if any, and with the scores behind the decision."""
     if np.isnan(e.score):
         return ["no usable fix, so no score"]
-    against = "at or under" if e.score <= e.eps else "above"
     threshold = f"{round(e.eps, 2):g}"
     chance = f"p = {e.p_value:.2g}: {frequency(e.p_value)}" if np.isfinite(e.p_value) else "no p-value"
     scores = f"N(τ) = {e.trip_normality:.1f} ± {e.trip_uncertainty:.1f}"
     # A reward of steps alone also looks for the worst part of a trip.
     scores += "" if e.score == e.trip_normality else f", the worst of it {e.score:.1f}"
     lines = [e.why[0].upper() + e.why[1:]] if e.why else []
-    lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
-    if e.score <= e.eps and e.lowest:
+    if e.rates:
+        within = " and ".join(e.low_aspects) or "no aspect"
+        lines.append(f"{minus(scores)}; within its rate of false alarms: {within}")
+    else:
+        against = "at or under" if e.score <= e.eps else "above"
+        lines.append(minus(f"{scores}: {against} the threshold of {threshold}"))
+    if e.is_low and e.lowest:
         lines.append(e.lowest)
+    if e.aspects_in_words:
+        lines.append(e.aspects_in_words)
     lines.append(f"{chance}; learned from {number_of(e.history, 'past trip')}")
     usable = usable_fixes(e)
     if e.segments and min(e.normality[rows_of(s, usable)].min() for s in e.segments) > e.eps:

@@ -148,7 +148,7 @@ class _ResumedStream(AgentStream):
             self.outputs.append(TripFinished(trip, ""))
             return
         asked = set(self._questions())
-        became, _ = self.world.take_trip(fixes, bool(trip.score <= event.was.eps), trip.p_value, event.was.seen)
+        became, _ = self.world.take_trip(fixes, event.was.is_low(trip), trip.p_value, event.was.seen)
         self.outputs.append(TripFinished(trip, became))
         self.outputs += [question for question in self._questions() if question not in asked]
 

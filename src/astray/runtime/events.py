@@ -16,6 +16,7 @@ from astray.core.errors import DataError
 from astray.core.zones import Zone
 from astray.explain import ASPECTS
 from astray.runtime.live_scores import LiveSegment, Score, TripScore
+from astray.scoring.scores import p_name
 
 BEGINNING = b'{"sequence": '
 """The first bytes of every event, and so of every file of events."""
@@ -120,11 +121,11 @@ def _numbered(number: int, text: str) -> str:
 def of_trip(trip: TripScore, zone: Zone) -> dict[str, Any]:
     """Returns the fields of an event about a finished trip, with times in a zone."""
     fields: dict[str, Any] = {"agent": trip.agent, "trip": trip.trip} | trip._asdict()
-    del fields["id"], fields["segment"]
+    del fields["id"], fields["segment"], fields["p_aspects"]
     fields |= {"start": zone.iso(trip.start), "end": zone.iso(trip.end), "zone": str(zone)}
     why = _because(trip) if trip.history > 0 else "no past trip of this agent"
     fields["because"] = "" if trip.decision == "normal" else why
-    return fields | _segment(trip.segment, zone)
+    return fields | _of_aspects(trip) | _segment(trip.segment, zone)
 
 
 def of_alert(score: Score, trip: TripScore, zone: Zone) -> dict[str, Any]:
@@ -138,6 +139,7 @@ def of_alert(score: Score, trip: TripScore, zone: Zone) -> dict[str, Any]:
         "normality": trip.normality,
         "uncertainty": trip.uncertainty,
         "p_value": trip.p_value,
+        **_of_aspects(trip),
         "aspect": trip.aspect,
         "because": _because(trip),
         "history": trip.history,
@@ -161,6 +163,11 @@ def of_fix(agent: str, score: Score, zone: Zone) -> dict[str, Any]:
         "trip_uncertainty": None if trip is None else trip.uncertainty,
         "p_value": None if trip is None else trip.p_value,
     }
+
+
+def _of_aspects(trip: TripScore) -> dict[str, float | None]:
+    """Returns the p-values of the aspects under the names that they have in tables."""
+    return {p_name(aspect): trip.p_aspects.get(aspect) for aspect in ASPECTS}
 
 
 def _because(trip: TripScore) -> str:

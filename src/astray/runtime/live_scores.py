@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from astray.core.trip_ids import TripId
@@ -40,6 +41,8 @@ class TripScore(NamedTuple):
         Why the trip is over: ``gap`` (the receiver was silent), ``stay`` (the agent stayed somewhere), ``elsewhere``
         (the receiver woke up at another place), ``next`` (the feed named another trip), ``closed`` (the session was
         closed), ``long`` (it lasted for days), ``evicted`` (to make room for other agents). Empty while it is open.
+    p_aspects
+        The p-value of each aspect alone, by its name; NaN for one that is not looked for. Empty if none is known.
     """
 
     id: TripId
@@ -56,6 +59,7 @@ class TripScore(NamedTuple):
     history: float
     segment: LiveSegment | None
     ended: str = ""
+    p_aspects: Mapping[str, float] = {}
 
     @property
     def agent(self) -> str:

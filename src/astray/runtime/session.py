@@ -16,7 +16,8 @@ from astray.core.trips import Cutter, TripRules
 from astray.runtime.json_fixes import read_fix
 from astray.runtime.live_scores import Score, TripScore
 from astray.runtime.trip import OpenTrip, one_fix, score_open
-from astray.scoring.decisions import Threshold, level, threshold
+from astray.scoring.decisions import Rate, Threshold, aspect_levels, rate_level, threshold
+from astray.scoring.segments import leaving
 
 if TYPE_CHECKING:
     from astray.core.trajectories import Trajectories
@@ -37,6 +38,15 @@ class Advance(NamedTuple):
     ended: TripScore | None = None  # the trip that ended before this fix
     counted: bool = False  # True if the fix is part of the open trip
     last: str = ""  # why the trip ends with this fix; empty if it does not
+
+
+class TripLevels(NamedTuple):
+    """The thresholds of a trip: see :class:`astray.scoring.decisions.Levels`."""
+
+    eps: float  # of the score of the finished trip
+    open_eps: float  # of the score while the trip is open
+    rates: tuple[float, ...] = ()  # of each aspect, 0 for one without a rate; empty if the score decides
+    closes: tuple[float, ...] = ()  # the score that each aspect must exceed for an alert to close
 
 
 class Session:
@@ -99,7 +109,7 @@ class Session:
         stay_radius: float = 150.0,
         eps: Threshold | None = None,
         gamma: Threshold | None = None,
-        false_alarm_rate: float | None = None,
+        false_alarm_rate: Rate | None = None,
         context: Mapping[str, Any] | None = None,
         score_steps: bool = True,
     ) -> None:
@@ -128,14 +138,17 @@ class Session:
         if false_alarm_rate is not None:
             self.levels(example, model)  # raises an error if the model has too few past trips for this rate
 
-    def levels(self, trip: Trajectories, model: AgentModel) -> tuple[float, float]:
-        """Returns the thresholds for a trip that begins now: for the finished trip, and while it is open."""
+    def levels(self, trip: Trajectories, model: AgentModel) -> TripLevels:
+        """Returns the thresholds for a trip that begins now."""
         given = self.eps if self.eps is not None or self.false_alarm_rate is not None else self.detector.fitted.eps
         if given is not None:
             eps = float(threshold(given, trip)[0])
-            return eps, eps
+            return TripLevels(eps, eps)
         rate = self.detector.false_alarm_rate if self.false_alarm_rate is None else self.false_alarm_rate
-        return level(rate, model.calibration.normal), level(rate, model.unfinished.normal)
+        rates = self.detector.fitted.rates(rate)
+        eps, open_eps = (rate_level(rate, scale, rates) for scale in (model.calibration, model.unfinished))
+        closes = leaving(aspect_levels(rates, model.unfinished)).tolist() if rates else ()
+        return TripLevels(eps, open_eps, rates, tuple(closes))
 
     # ---------------------------------------------------------------- fixes
 

@@ -24,8 +24,15 @@ from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
 from astray.runtime.live_scores import LiveSegment, TripScore
 from astray.runtime.rows import Rows, Seen
-from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, threshold
-from astray.scoring.normality import TripScores, normality_of, trip_normality
+from astray.scoring.decisions import ANOMALY, NORMAL, REVIEW, Levels, threshold
+from astray.scoring.normality import (
+    AspectScores,
+    TripScores,
+    aspect_scores,
+    aspect_scores_of_one,
+    normality_of,
+    trip_normality,
+)
 from astray.scoring.own_scale import SeenTrips, see
 from astray.scoring.scores import Chunk, Scores, worst_segments
 from astray.scoring.segments import Segment, lasting_segment, leaving
@@ -41,14 +48,21 @@ MAX_ROWS = 20_000  # a trip with this many ends; no trip of a file has more at t
 TOGETHER = 6  # from this many trips on it is faster to make the keys of their steps together
 SETTLED = 60.0  # seconds after which a trip can raise an alert
 
+ALERTS = ("", ANOMALY, REVIEW)
+"""The alerts of an open trip; a saved trip has the number of its alert."""
+BY_ASPECT = len(ALERTS)
+"""What a saved trip adds to that number if the rates of its aspects follow."""
+
 OfStep = tuple[float, float, str]  # n(s, a), its spread over the heads, and the name of its lowest aspect
 NO_STEP: OfStep = (math.nan, math.nan, "")
-OneTrip = tuple[float, float, float, float, int]  # the fields of TripScores, for one trip
+OfAspects = tuple[list[float], list[float]]  # the fields of AspectScores, for one trip
+OneTrip = tuple[float, float, float, float, int, OfAspects]  # the fields of TripScores, and of its aspects
 
 
-def _first(of: TripScores) -> OneTrip:
+def _first(of: TripScores, aspects: AspectScores) -> OneTrip:
     normality, uncertainty, score, p_value = (float(values[0]) for values in of[:4])
-    return normality, uncertainty, score, p_value, int(of.aspect[0])
+    of_aspects = aspects.score[0].tolist(), aspects.p_value[0].tolist()
+    return normality, uncertainty, score, p_value, int(of.aspect[0]), of_aspects
 
 
 def one_fix(agent: str, time: float, lat: float, lon: float, context: Mapping[str, Any]) -> Trajectories:
@@ -123,14 +137,19 @@ def _score_so_far(trips: Sequence[OpenTrip]) -> None:
     running = [trip.running for trip in trips if trip.running is not None]
     if not running:
         for trip in trips:
-            trip.set_score(_first(trip.scores(trip.rows.kept, finished=False).of_trips))
+            scores = trip.scores(trip.rows.kept, finished=False)
+            trip.set_score(_first(scores.of_trips, scores.of_aspects))
         return
     reward, scales = trips[0].reward.trip, [trip.agent_model.unfinished for trip in trips]
     assert reward is not None
     rewards = reward(statistics_so_far(running))
     found = normality_of(rewards, [scale.weights for scale in scales], [scale.trip for scale in scales])
-    for trip, scale, n, spread, aspect in zip(trips, scales, *(values.tolist() for values in found), strict=True):
-        trip.set_score((n, math.hypot(spread, scale.trip_noise), n, scale.normal.p_value(n), aspect))
+    means = (np.add.reduce(rewards, axis=2, dtype=np.float64) / rewards.shape[2]).tolist()
+    for trip, scale, of_aspects, n, spread, aspect in zip(
+        trips, scales, means, *(values.tolist() for values in found), strict=True
+    ):
+        by_aspect = aspect_scores_of_one(of_aspects, scale)
+        trip.set_score((n, math.hypot(spread, scale.trip_noise), n, scale.normal.p_value(n), aspect, by_aspect))
 
 
 class OpenTrip:
@@ -138,8 +157,34 @@ class OpenTrip:
 
     __slots__ = (
         *("_closes", "_destination", "_familiar", "_last", "_leaves", "_maker", "_scored", "_so_far", "_step_keys"),
-        *("_tick", "agent", "agent_model", "alert", "due", "eps", "faults", "featurizer", "fixes", "gamma", "given"),
-        *("history", "min_history", "moved", "name", "of_step", "one", "open_eps", "path", "reward", "rows", "running"),
+        *(
+            "_tick",
+            "agent",
+            "agent_model",
+            "alert",
+            "closes",
+            "due",
+            "eps",
+            "faults",
+            "featurizer",
+            "fixes",
+            "gamma",
+            "given",
+        ),
+        *(
+            "history",
+            "min_history",
+            "moved",
+            "name",
+            "of_step",
+            "one",
+            "open_eps",
+            "path",
+            "rates",
+            "reward",
+            "rows",
+            "running",
+        ),
         *("score_steps", "seen", "segment", "start"),
     )
 
@@ -154,7 +199,7 @@ class OpenTrip:
         self.start = time
         self.history, self.min_history = self.agent_model.history, float(detector.min_history)
         self.given: Array = featurizer.context.given(one)[0]
-        self.eps, self.open_eps = session.levels(one, self.agent_model)
+        self.eps, self.open_eps, self.rates, self.closes = session.levels(one, self.agent_model)
         gamma = detector.gamma if session.gamma is None else session.gamma
         self.gamma = float(threshold(gamma, one, "gamma")[0])
         self.path = OpenPath(featurizer.config.interval, featurizer.encoder.lags)
@@ -268,10 +313,23 @@ class OpenTrip:
             self.segment = self._live(lasting_segment(rows[:, -1], rows[:, 0], self.eps, self._leaves, least))
         if self.last.time - self.start < SETTLED:
             return
-        if so_far.score <= self.open_eps:
+        if self.is_low(so_far, self.open_eps):
             self.alert = self.alert or self._flag(so_far.uncertainty)
-        elif so_far.score > self._closes:
+        elif self._is_usual_again(so_far.score, of[-1][0]):
             self.alert = ""
+
+    def is_low(self, trip: TripScore, eps: float | None = None) -> bool:
+        """Returns True if a trip is low: by the rate of an aspect, or by its score and ``eps``, of a whole trip."""
+        if self.rates:
+            p_values = zip(self.rates, trip.p_aspects.values(), strict=False)
+            return any(p <= rate for rate, p in p_values)
+        return trip.score <= (self.eps if eps is None else eps)
+
+    def _is_usual_again(self, score: float, by_aspect: Sequence[float]) -> bool:
+        """Returns True if the score, or that of every aspect with a rate, is half-way back to normal."""
+        if self.rates:
+            return all(score > bar for score, bar in zip(by_aspect, self.closes, strict=True))
+        return score > self._closes
 
     def _live(self, segment: Segment | None) -> LiveSegment | None:
         """Returns a segment of rows with its times."""
@@ -317,8 +375,13 @@ class OpenTrip:
 
     def _trip_score(self, of: OneTrip, n: int, eps: float, segment: LiveSegment | None) -> TripScore:
         """Returns the scores of the first ``n`` rows of the trip, with the decision."""
-        normality, uncertainty, score, p_value, aspect = of
-        time = self.rows.numbers[:n, 0]
+        normality, uncertainty, score, p_value, aspect, (_, p_values) = of
+        time, scale = self.rows.numbers[:n, 0], self.agent_model.calibration
+        used = [p / rate if rate else math.inf for p, rate in zip(p_values, self.rates, strict=False)]
+        low = score <= eps
+        if self.rates:
+            low = min(used, default=math.inf) <= 1.0
+            aspect = used.index(min(used)) if low else aspect
         return TripScore(
             TripId(self.agent, self.name),
             float(time[0]),
@@ -330,9 +393,10 @@ class OpenTrip:
             score,
             p_value,
             self.reward.aspects[aspect],
-            self._flag(uncertainty) if score <= eps else NORMAL if self.history > 0 else REVIEW,
+            self._flag(uncertainty) if low else NORMAL if self.history > 0 else REVIEW,
             self.history,
             segment,
+            p_aspects=dict(zip(self.reward.aspects, p_values, strict=True)) if scale.by_aspect else {},
         )
 
     def _flag(self, uncertainty: float) -> str:
@@ -352,10 +416,13 @@ class OpenTrip:
             self._see_last()
             of = (self._as_trip(n), self.featurizer, self.reward, self.agent_model.scaling)
             self.seen = see(*of, familiar=self.rows.familiar[:n])
-            return self._trip_score(_first(trip_normality(self.seen.rewards[0], calibration)), n, self.eps, None)
+            rewards = self.seen.rewards[0]
+            one = _first(trip_normality(rewards, calibration), aspect_scores(rewards.mean(axis=2), calibration))
+            return self._trip_score(one, n, self.eps, None)
         scores = self.scores(n, finished=True)
-        worst = worst_segments(scores, np.array([self.eps]))[0] if self.score_steps else None
-        return self._trip_score(_first(scores.of_trips), n, self.eps, self._live(worst))
+        levels = Levels(np.array([self.eps]), self.rates)
+        worst = worst_segments(scores, levels)[0] if self.score_steps else None
+        return self._trip_score(_first(scores.of_trips, scores.of_aspects), n, self.eps, self._live(worst))
 
     def describe(self) -> str:
         """Says in words what is unfamiliar about the last step; empty if there is no memory to compare with."""
@@ -375,7 +442,11 @@ class OpenTrip:
         snapshot.put(*(float(self.one.columns[name][0]) for name in ("time", "lat", "lon")))
         snapshot.put_text(self.name)
         snapshot.put(self.fixes, self.faults)
-        snapshot.put(("", ANOMALY, REVIEW).index(self.alert), self.eps, self.open_eps, self.gamma)
+        alert = ALERTS.index(self.alert)
+        snapshot.put(alert + BY_ASPECT * bool(self.rates), self.eps, self.open_eps, self.gamma)
+        if self.rates:
+            snapshot.put_many(self.rates)
+            snapshot.put_many(self.closes)
         snapshot.put_many(self.given.tolist())
         snapshot.put(path.start, *path.origin)
         for values in path.points:
@@ -388,8 +459,9 @@ class OpenTrip:
         """Restores a saved trip, and computes its running sums again."""
         trip = cls(session, snapshot.take(), snapshot.take(), snapshot.take(), snapshot.text())
         trip.fixes, trip.faults = snapshot.count(), snapshot.count()
-        alert = ("", ANOMALY, REVIEW)[snapshot.count()]
+        by_aspect, alert = divmod(snapshot.count(), BY_ASPECT)
         trip.eps, trip.open_eps, trip.gamma = snapshot.take(), snapshot.take(), snapshot.take()
+        trip.rates, trip.closes = (tuple(snapshot.many()), tuple(snapshot.many())) if by_aspect else ((), ())
         trip.given = np.array(snapshot.many(), np.float32)
         trip.path.restore(
             snapshot.take(),
@@ -400,7 +472,7 @@ class OpenTrip:
         trip._begin(Rows.of(trip.featurizer, snapshot.many(), kept, trip.given))
         if scored:
             trip._count_again(scored)
-        trip.alert = alert
+        trip.alert = ALERTS[alert]
         return trip
 
     def _count_again(self, scored: int) -> None:

@@ -25,7 +25,7 @@ from astray.runtime.events import Events, reopened
 from astray.runtime.json_fixes import Line, bounded
 from astray.runtime.state import State, fingerprint
 from astray.runtime.stream import Stream, Summary
-from astray.scoring.decisions import Threshold, level
+from astray.scoring.decisions import Rate, Threshold, rate_level
 
 if TYPE_CHECKING:
     from astray.detector import Detector
@@ -41,7 +41,7 @@ def watch(
     state: FilePath | None = None,
     eps: Threshold | None = None,
     gamma: Threshold | None = None,
-    false_alarm_rate: float | None = None,
+    false_alarm_rate: Rate | None = None,
     max_agents: int = 10_000,
     max_late: float = 0.0,
     max_early: float = 60.0,
@@ -119,7 +119,8 @@ def watch(
     strangers = not model.fitted.is_one if strangers is None else strangers
     if false_alarm_rate is not None:
         # Raises an error if the model has too few past trips for this rate.
-        level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration.normal)
+        rates = model.fitted.rates(false_alarm_rate)
+        rate_level(false_alarm_rate, model.agent_model("", (0.0, 0.0)).calibration, rates)
     if max_agents < 1:
         raise DataError(f"max_agents is {max_agents}", remedy="give at least 1")
     for name, seconds in (("scores", scores), ("max_late", max_late)):

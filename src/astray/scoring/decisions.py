@@ -6,7 +6,7 @@ Thresholds may depend on the hour or on a trip's context.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from astray.features.context import context_column
 from astray.irl.kdd19 import EPSILON, GAMMA, irl_adu
 
 if TYPE_CHECKING:
-    from astray.scoring.normality import Sample
+    from astray.scoring.normality import AspectScores, Calibration, Sample
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -110,12 +110,40 @@ def threshold(value: Threshold, trips: Trajectories, name: str = "eps") -> Float
     return np.broadcast_to(given, len(trips)).astype(np.float64)
 
 
+Rate = float | Mapping[str, float]
+"""The share of normal trips that may be flagged: one for the score, or one for each of some aspects."""
+
+
+class Levels(NamedTuple):
+    """Which trips are low: those that score at most ``eps``, one for each trip.
+
+    If rates are promised by aspect, a trip is low instead if the p-value of any aspect is at most the aspect's rate;
+    ``eps`` is then the level of their sum, at which segments open.
+    """
+
+    eps: Floats
+    rates: tuple[float, ...] = ()  # of each aspect, 0 for one without a rate; empty if the score decides
+
+    def low_aspects(self, by_aspect: AspectScores) -> NDArray[np.bool_]:
+        """Returns a mask of the aspects of trips, (trips, aspects), whose p-value is at most their rate."""
+        return np.asarray(by_aspect.p_value <= np.array(self.rates))
+
+    def aspect(self, lowest: NDArray[np.int64], by_aspect: AspectScores) -> NDArray[np.int64]:
+        """Returns the aspect to name for each trip: of those that flag it the rarest for its rate, else the lowest."""
+        if not self.rates:
+            return lowest
+        with np.errstate(divide="ignore"):
+            used = np.nan_to_num(by_aspect.p_value / np.array(self.rates), nan=np.inf)
+        return np.asarray(np.where(used.min(axis=1) <= 1.0, used.argmin(axis=1), lowest))
+
+
 class Bounds(NamedTuple):
-    """The thresholds of one trip: see :func:`decide`."""
+    """The thresholds of one trip: see :func:`decide` and :class:`Levels`."""
 
     eps: float
     gamma: float
     min_history: float
+    rates: tuple[float, ...] = ()
 
 
 def decide(
@@ -171,11 +199,11 @@ def doubt(score: ArrayLike, uncertainty: ArrayLike, eps: ArrayLike = -2.0) -> Fl
     return np.where(np.isnan(share), 1.0, share)
 
 
-def level(false_alarm_rate: float, normal: Sample) -> float:
+def level(false_alarm_rate: float, normal: Sample, of: str = "") -> float:
     """Returns the score at or below which at most a share ``false_alarm_rate`` of normal trips lies.
 
     A score is at most this level if, and only if, its conformal p-value is at most the rate. A rate that is not between
-    0 and 1, or is too low for the number of past trips, is an error.
+    0 and 1, or is too low for the number of past trips, is an error; ``of`` says in it what the rate is for.
 
     >>> from astray.scoring.normality import Sample
     >>> level(0.5, Sample.of(np.array([-3.0, -1.0, 0.0])))  # just below -1: one past trip, and the new one, are lower
@@ -196,10 +224,76 @@ def level(false_alarm_rate: float, normal: Sample) -> float:
         others = normal.total - own
         borrowed = f" ({own:,} of the agent, {others:,.0f} borrowed from others)" if round(others) else ""
         raise DataError(
-            f"a false-alarm rate of {false_alarm_rate:g} cannot be told from {normal.total:.0f} past trips{borrowed}",
-            remedy=f"ask for at least {least_rate(normal.total):g}, or fit on more trips",
+            f"a false-alarm rate of {false_alarm_rate:g}{of} cannot be told from {normal.total:.0f} past trips"
+            f"{borrowed}",
+            remedy=f"ask for at least {least_rate(normal.total):g}{of}, or fit on more trips",
         )
     return float(np.nextafter(normal.scores[min(as_low, len(normal.scores) - 1)], -np.inf))
+
+
+def total_rate(rate: Rate) -> float:
+    """Returns the highest share of normal trips that a rate allows to flag: over aspects, at most the sum.
+
+    >>> total_rate({"place": 0.015, "manner": 0.005})
+    0.02
+    """
+    return float(sum(rate.values())) if isinstance(rate, Mapping) else float(rate)
+
+
+def aspect_rates(rate: Rate, aspects: Sequence[str], weights: Sequence[float]) -> tuple[float, ...]:
+    """Returns the rate of each aspect of a reward, 0 for one without; empty if one rate holds for the score.
+
+    A rate for an aspect that the reward does not have, or that ``look_for`` leaves out (its weight is 0), is an error.
+
+    >>> aspect_rates({"manner": 0.01}, ("place", "manner"), (1.0, 0.3)), aspect_rates(0.02, ("place",), (1.0,))
+    ((0.0, 0.01), ())
+    """
+    if not isinstance(rate, Mapping):
+        return ()
+    known = dict(zip(aspects, weights, strict=True)) if len(aspects) > 1 else {}
+    for aspect, share in rate.items():
+        if not known:
+            raise DataError(
+                "the reward of this model has no aspects that false_alarm_rate could promise rates for",
+                remedy="give one rate",
+            )
+        if aspect not in known:
+            raise DataError(
+                f"false_alarm_rate names {aspect!r}, which is no aspect of the reward",
+                remedy=f"give rates for some of {', '.join(aspects)}",
+            )
+        if not known[aspect]:
+            raise DataError(
+                f"false_alarm_rate promises a rate for {aspect}, which look_for leaves out",
+                remedy=f"leave {aspect} out of false_alarm_rate, or fit with look_for that has it",
+            )
+        if not 0.0 < share < 1.0:
+            raise DataError(
+                f"false_alarm_rate is {share} for {aspect}", remedy="give a share between 0 and 1, such as 0.01"
+            )
+    if not rate or total_rate(rate) >= 1.0:
+        raise DataError(f"false_alarm_rate is {dict(rate)}", remedy="give aspects with rates whose sum is below 1")
+    return tuple(float(rate.get(aspect, 0.0)) for aspect in aspects)
+
+
+def rate_level(rate: Rate, calibration: Calibration, rates: Sequence[float] = ()) -> float:
+    """Returns the level of the score for a rate; for ``rates`` by aspect, that of their sum.
+
+    A rate that is too low for the number of past trips is an error, which names the aspect.
+    """
+    if rates:
+        aspect_levels(rates, calibration)
+    return level(total_rate(rate), calibration.normal)
+
+
+def aspect_levels(rates: Sequence[float], calibration: Calibration) -> tuple[float, ...]:
+    """Returns the level of each aspect's own score for its rate; -inf for an aspect without a rate."""
+    if not calibration.by_aspect:
+        raise DataError("this model has no scale for each aspect", remedy="fit it again, or give one rate")
+    found = []
+    for rate, aspect, scale in zip(rates, calibration.aspects, calibration.by_aspect, strict=True):
+        found.append(level(rate, scale.normal, f" for {aspect}") if rate else -math.inf)
+    return tuple(found)
 
 
 def least_rate(past: float) -> float:

@@ -119,6 +119,17 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class AspectScale:
+    """The scale of one aspect of the trip reward, R_a, and the scores of normal trips on it.
+
+    The sample is empty if the aspect is not looked for, or if no trip was held out of learning.
+    """
+
+    location: Location = Location(0.0, 1.0)
+    normal: Sample = field(default_factory=Sample)
+
+
+@dataclass(frozen=True)
 class Calibration:
     """The scales for an agent's scores, measured on demonstrations that the reward was not trained on.
 
@@ -145,6 +156,8 @@ class Calibration:
         The uncertainty from a short history, as a standard deviation in units of N; it adds to that of the heads.
     least_segment
         The shortest segment in seconds (or steps); a shorter one is noise.
+    by_aspect
+        The scale of each aspect alone, in the order of ``aspects``; empty if none was measured.
     """
 
     aspects: tuple[str, ...]
@@ -159,6 +172,7 @@ class Calibration:
     lowest: Location = Location(0.0, 1.0)
     step_weights: tuple[float, ...] = (1.0,)
     least_segment: float = ScaleConfig.least_segment
+    by_aspect: tuple[AspectScale, ...] = ()
 
 
 def over_heads(rewards: Array, weights: Sequence[float]) -> Floats:
@@ -182,6 +196,42 @@ class TripScores(NamedTuple):
     score: Floats  # what decisions use: N(tau) or, without a trip reward, the worst window if that is lower
     p_value: Floats  # the share of normal trips that score as low; small = anomalous; NaN if none was held out
     aspect: NDArray[np.int64]  # the aspect that lowers the score most; -1 if the trip has no score
+
+
+class AspectScores(NamedTuple):
+    """How normal each aspect of trips is by itself: (trips, aspects); NaN where an aspect is not known."""
+
+    score: Floats  # R_a, in standard deviations of normal trips
+    p_value: Floats  # the share of normal trips whose R_a is as low
+
+
+def aspect_scores(means: Array, calibration: Calibration) -> AspectScores:
+    """Scores each aspect of trips alone, from their rewards (trips, aspects), averaged over the heads.
+
+    >>> scale = AspectScale(Location(1.0, 2.0), Sample.of(np.array([-1.0, 0.0, 1.0])))
+    >>> of_place = Calibration(("place",), (1.0,), Location(0, 1), Location(0, 1), by_aspect=(scale,))
+    >>> found = aspect_scores(np.array([[-3.0], [1.0]]), of_place)
+    >>> found.score.tolist(), found.p_value.tolist()
+    ([[-2.0], [0.0]], [[0.25], [0.75]])
+    """
+    found = AspectScores(*np.full((2, *means.shape), np.nan))
+    for k, (location, normal) in enumerate((scale.location, scale.normal) for scale in calibration.by_aspect):
+        found.score[:, k] = location.standardise(means[:, k])
+        found.p_value[:, k] = normal.p_values(found.score[:, k])
+    return found
+
+
+def aspect_scores_of_one(means: Sequence[float], calibration: Calibration) -> tuple[list[float], list[float]]:
+    """Returns the same for one trip, (scores, p-values), without the cost of arrays; empty if no aspect has a scale."""
+    scales = calibration.by_aspect
+    scores = [(m - scale.location.centre) / scale.location.spread for m, scale in zip(means, scales, strict=False)]
+    return scores, [scale.normal.p_value(score) for score, scale in zip(scores, scales, strict=True)]
+
+
+def aspect_means(rewards: Array, trip: Array, weight: Array, n_trips: int) -> Floats:
+    """Returns the mean reward of each aspect over the rows of each trip: (trips, aspects); NaN for one without rows."""
+    runs = Runs.of(trip, n_trips)
+    return runs.means(mean_reward(rewards).T, runs.shares(weight)).T
 
 
 def lowest_aspect(means: Array, weights: Sequence[float]) -> NDArray[np.int64]:
@@ -269,7 +319,7 @@ def mean_normality(
     uncertainty = np.hypot(by_head.std(axis=0) / (unit * calibration.trip.spread), calibration.trip_noise)
     if calibration.by_length is not None:
         score = calibration.lowest.standardise(np.fmin(mean, lowest))
-    by_aspect = runs.means(mean_reward(rewards).T, share).T
+    by_aspect = aspect_means(rewards, trip, weight, n_trips)
     aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
 
@@ -325,7 +375,17 @@ def calibrate(
     if blank.by_length is not None:  # the minimum of two scores is lower than each, so it needs a separate scale
         lowest = locate(score[setting], robust)
         blank, score = replace(blank, lowest=lowest), lowest.standardise(score)
-    return replace(blank, normal=Sample.of(score[promised]))
+    scales: tuple[AspectScale, ...] = ()
+    if len(aspects) > 1:  # a single aspect is the score itself
+        means = aspect_means(rewards, of, weight, runs.n_trips)
+        scales = tuple(_aspect_scale(means[:, k], promised, setting, robust) for k in range(len(aspects)))
+    return replace(blank, normal=Sample.of(score[promised]), by_aspect=scales)
+
+
+def _aspect_scale(means: Array, promised: Array, setting: Array, robust: bool) -> AspectScale:
+    """Returns the scale of one aspect: the location of the ``setting`` trips, and the scores of the promised ones."""
+    location = locate(means[setting], robust)
+    return AspectScale(location, Sample.of(location.standardise(means[promised])))
 
 
 def out_of_bag(rewards: Array, held_out: Array) -> Array:

@@ -23,7 +23,7 @@ from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
 from astray.irl.shared import Reward, band_of, trip_rewards
 from astray.scoring.decisions import level
-from astray.scoring.normality import Calibration, Location, Sample, locate, over_heads, shrunk
+from astray.scoring.normality import AspectScale, Calibration, Location, Sample, locate, over_heads, shrunk
 from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
@@ -213,7 +213,25 @@ class OwnScale:
             trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
             step_weights=step_shares,
             least_segment=self.config.least_segment,
+            by_aspect=self._by_aspect(unfinished),
         )
+
+    def _by_aspect(self, unfinished: bool) -> tuple[AspectScale, ...]:
+        """Returns the scale of each aspect alone, made as that of all together; an empty one if it does not count."""
+        mine = self.own.known(len(self.asked), unfinished)
+        everybody = _usual_aspects(self.reward, int(band_of(self.history)), unfinished)
+        stand_in = max(self.config.stand_in_up_to - len(mine), 0.0)
+        found = []
+        for k, (weight, usual) in enumerate(zip(self.asked, everybody, strict=True)):
+            if not weight:
+                found.append(AspectScale())
+                continue
+            location = shrunk(mine[:, k], usual.location, self.config.prior_trips)
+            others = usual.normal.scores
+            scores = np.concatenate([location.standardise(mine[:, k]), others])
+            weights = np.concatenate([np.ones(len(mine)), np.full(len(others), stand_in / len(others))])
+            found.append(AspectScale(location, Sample.of(scores, weights)))
+        return tuple(found)
 
     def _step(self, trips: int, shares: tuple[float, ...]) -> Location:
         """Returns centre and spread of the rewards of the agent's steps, shrunk towards those of all agents."""
@@ -236,6 +254,18 @@ def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Locatio
     """Returns centre and spread of the rewards of all agents' steps, in a band of history."""
     assert reward.reference is not None
     return locate(combined(reward.reference.steps[band][:, :, None], shares)[:, 0])
+
+
+@lru_cache(32)
+def _usual_aspects(reward: Reward, band: int, unfinished: bool) -> tuple[AspectScale, ...]:
+    """Returns the scale of each aspect over all agents' trips, whole or unfinished, in a band of history."""
+    assert reward.reference is not None
+    rewards = (reward.reference.prefixes if unfinished else reward.reference.trips)[band].astype(np.float64)
+    scales = [locate(of_aspect) for of_aspect in rewards.T]
+    return tuple(
+        AspectScale(scale, Sample.of(scale.standardise(of_aspect)))
+        for scale, of_aspect in zip(scales, rewards.T, strict=True)
+    )
 
 
 def own_weights(

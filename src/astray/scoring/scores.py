@@ -16,8 +16,18 @@ from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurized, Featurizer
 from astray.features.steps import Steps
 from astray.irl.shared import Reward, trip_rewards
-from astray.scoring.decisions import BAND, level
-from astray.scoring.normality import Calibration, StepScores, TripScores, mean_normality, step_normality, trip_normality
+from astray.scoring.decisions import BAND, Levels, Rate, aspect_levels, rate_level
+from astray.scoring.normality import (
+    AspectScores,
+    Calibration,
+    StepScores,
+    TripScores,
+    aspect_means,
+    aspect_scores,
+    mean_normality,
+    step_normality,
+    trip_normality,
+)
 from astray.scoring.scale_config import ScaleConfig
 from astray.scoring.segments import Segment, leaving, segments
 
@@ -132,9 +142,7 @@ class Scores:
         """The scores of each trip."""
         chunk, n = self.chunk, len(self.trips)
         found = TripScores._make([*np.full((4, n), np.nan), np.full(n, -1)])
-        whole = None
-        if self.reward.trip is not None and chunk.statistics is not None:
-            whole = trip_rewards(self.reward.trip, chunk.statistics)
+        whole = self._trip_rewards
         for k in np.unique(chunk.scale):
             chosen, calibration = chunk.scale == k, self.calibrations[k]
             if whole is not None:
@@ -148,21 +156,60 @@ class Scores:
                 all_trips[chosen] = those
         return found
 
-    def levels(self, false_alarm_rate: float) -> Floats:
-        """Returns, for each trip, the threshold below which this share of normal trips scores."""
-        used = {k: level(false_alarm_rate, self.calibrations[k].normal) for k in np.unique(self.chunk.scale)}
-        return np.array([used[k] for k in self.chunk.scale], np.float64)
+    @cached_property
+    def _trip_rewards(self) -> NDArray[np.float64] | None:
+        """The rewards of trips by their statistics, (trips, aspects, heads); None if steps alone are rewarded."""
+        if self.reward.trip is None or self.chunk.statistics is None:
+            return None
+        return trip_rewards(self.reward.trip, self.chunk.statistics)
 
-    def segments(self, enter: Floats) -> tuple[Segment, ...]:
-        """Finds the anomalous segments of trips; they open at ``enter``, one level for each trip.
+    @cached_property
+    def of_aspects(self) -> AspectScores:
+        """The scores of each aspect of each trip."""
+        chunk, whole = self.chunk, self._trip_rewards
+        if not any(calibration.by_aspect for calibration in self.calibrations):
+            return AspectScores(*np.full((2, len(self.trips), len(self.aspects)), np.nan))
+        if whole is None:
+            means = aspect_means(self.rewards, chunk.trip, chunk.weight, len(self.trips))
+        else:
+            means = whole.mean(axis=2)
+        found = AspectScores(*np.full((2, *means.shape), np.nan))
+        for k in np.unique(chunk.scale):
+            chosen = chunk.scale == k
+            for all_trips, those in zip(found, aspect_scores(means[chosen], self.calibrations[k]), strict=True):
+                all_trips[chosen] = those
+        return found
 
-        If a trip scores low although none of its rows does, its worst row opens a segment.
+    def levels(self, rate: Rate, rates: tuple[float, ...] = ()) -> Levels:
+        """Returns the thresholds of each trip for a false-alarm rate; ``rates`` are those by aspect, if it has them."""
+        used = {k: rate_level(rate, self.calibrations[k], rates) for k in np.unique(self.chunk.scale)}
+        return Levels(np.array([used[k] for k in self.chunk.scale], np.float64), rates)
+
+    def low(self, levels: Levels) -> NDArray[np.bool_]:
+        """Returns a mask of the trips that are low."""
+        if levels.rates:
+            return levels.low_aspects(self.of_aspects).any(axis=1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.of_trips.score <= levels.eps)
+
+    def above(self, levels: Levels) -> Floats:
+        """Returns how far each trip is above its threshold; by aspects, how far the one nearest to its own is."""
+        if not levels.rates:
+            return np.asarray(self.of_trips.score - levels.eps)
+        of = {k: aspect_levels(levels.rates, self.calibrations[k]) for k in np.unique(self.chunk.scale)}
+        bars = np.array([of[k] for k in self.chunk.scale]).reshape(len(self.trips), -1)
+        asked = np.array(levels.rates) > 0
+        return np.asarray((self.of_aspects.score[:, asked] - bars[:, asked]).min(axis=1, initial=np.inf))
+
+    def segments(self, levels: Levels) -> tuple[Segment, ...]:
+        """Finds the anomalous segments of trips; they open at ``levels.eps``.
+
+        If a trip is low although none of its rows is, its worst row opens a segment.
         """
-        chunk, normality = self.chunk, self.normality
+        chunk, normality, enter = self.chunk, self.normality, levels.eps
         opens = enter[chunk.trip]
         found = segments(normality, chunk.trip, chunk.time, opens, leaving(opens), self.calibrations[0].least_segment)
-        with np.errstate(invalid="ignore"):
-            low = self.of_trips.score <= enter
+        low = self.low(levels)
         low[[s.trip for s in found]] = False
         rows = np.flatnonzero(low[chunk.trip])
         if len(rows):
@@ -193,11 +240,11 @@ def chunks(lengths: Array, most: int) -> Iterator[slice]:
 # -------------------------------------------------------------------- tables
 
 
-def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
+def worst_segments(scores: Scores, levels: Levels) -> list[Segment | None]:
     """Returns, for each trip, the segment with the greatest loss: mean normality times duration."""
     worst: list[Segment | None] = [None] * len(scores.trips)
     lowest = [0.0] * len(scores.trips)
-    for segment in scores.segments(enter):
+    for segment in scores.segments(levels):
         lasted = float(scores.chunk.time[segment.stop - 1] - scores.chunk.time[segment.start])
         lost = segment.normality * max(lasted, 1.0)
         if worst[segment.trip] is None or lost < lowest[segment.trip]:
@@ -206,7 +253,11 @@ def worst_segments(scores: Scores, enter: Floats) -> list[Segment | None]:
 
 
 class Columns(Protocol):
-    """The interface for the columns of tables that say when and where rows are."""
+    """The interface for the columns of tables that say when and where rows are, and what the aspects are called."""
+
+    @property
+    def table_aspects(self) -> tuple[str, ...]:
+        """The aspects that have a column of p-values."""
 
     def trip_columns(self, trips: Trajectories) -> Mapping[str, pl.Series]:
         """Returns further columns of the table of trips."""
@@ -218,9 +269,20 @@ class Columns(Protocol):
         """Returns times as a column."""
 
 
-def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
+def p_name(aspect: str) -> str:
+    """Returns the name of the column with the p-values of an aspect.
+
+    >>> p_name("place")
+    'p_place'
+    """
+    return f"p_{aspect}"
+
+
+def trip_table(scores: Scores, levels: Levels, columns: Columns) -> pl.DataFrame:
     """Returns the table of trips, one row for each, without the decisions."""
-    worst = worst_segments(scores, enter)
+    worst = worst_segments(scores, levels)
+    of_aspects = dict(zip(scores.aspects, scores.of_aspects.p_value.T, strict=True))
+    unknown = np.full(len(scores.trips), np.nan)
     time = scores.chunk.time
     starts = [None if s is None else float(time[s.start]) for s in worst]
     ends = [None if s is None else float(time[s.stop - 1]) for s in worst]
@@ -229,13 +291,14 @@ def trip_table(scores: Scores, enter: Floats, columns: Columns) -> pl.DataFrame:
             "agent": _texts(scores.trips.agent_ids),
             "trajectory": _texts(scores.trips.trajectory_ids),
             **scores.of_trips._asdict(),
-            "aspect": _named(scores.aspects, scores.of_trips.aspect),
+            **{p_name(aspect): of_aspects.get(aspect, unknown) for aspect in columns.table_aspects},
+            "aspect": _named(scores.aspects, levels.aspect(scores.of_trips.aspect, scores.of_aspects)),
             "history": scores.chunk.history,
             **columns.trip_columns(scores.trips),
             "segment_start": columns.when(starts),
             "segment_end": columns.when(ends),
             "segment_normality": pl.Series([None if s is None else s.normality for s in worst], dtype=pl.Float64),
-            "level": enter,
+            "low": scores.low(levels),
         }
     )
 
