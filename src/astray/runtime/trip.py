@@ -157,35 +157,9 @@ class OpenTrip:
 
     __slots__ = (
         *("_closes", "_destination", "_familiar", "_last", "_leaves", "_maker", "_scored", "_so_far", "_step_keys"),
-        *(
-            "_tick",
-            "agent",
-            "agent_model",
-            "alert",
-            "closes",
-            "due",
-            "eps",
-            "faults",
-            "featurizer",
-            "fixes",
-            "gamma",
-            "given",
-        ),
-        *(
-            "history",
-            "min_history",
-            "moved",
-            "name",
-            "of_step",
-            "one",
-            "open_eps",
-            "path",
-            "rates",
-            "reward",
-            "rows",
-            "running",
-        ),
-        *("score_steps", "seen", "segment", "start"),
+        *("_tick", "agent", "agent_model", "alert", "closes", "due", "eps", "faults", "featurizer", "fixes", "gamma"),
+        *("given", "history", "min_history", "moved", "name", "of_step", "one", "open_eps", "path", "rates", "reward"),
+        *("rows", "running", "score_steps", "seen", "segment", "start"),
     )
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:

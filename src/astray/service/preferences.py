@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from astray.core.errors import AstrayError
+from astray.core.settings import ASPECTS
+from astray.scoring.decisions import total_rate
 from astray.service.alerts.outlets import OUTLETS, OutletAddress, display_address
 from astray.service.store import Connection
 
@@ -43,11 +45,18 @@ class Preferences(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     alerts_a_week: Budget = Budget()
     quiet_hours: Hours | None = None
     outlets: tuple[OutletAddress, ...] = ()
-    false_alarm_rate: float = 0.02
+    false_alarm_rate: float | dict[str, float] = 0.02  # of all trips, or of each of some aspects
     undo_minutes: float = 10.0
     retention_days: float | None = None
     tiles: str | None = None
     theme: Literal["auto", "light", "dark"] = "auto"
+
+
+def _are_rates(rate: float | dict[str, float]) -> bool:
+    """Returns True for a rate up to 0.5, or for rates of some aspects with such a sum."""
+    if not isinstance(rate, dict):
+        return 0 < rate <= 0.5
+    return len(rate) > 0 and set(rate) <= set(ASPECTS) and min(rate.values()) > 0 and total_rate(rate) <= 0.5
 
 
 _CHECKS: tuple[tuple[str, Any, str], ...] = (
@@ -60,7 +69,11 @@ _CHECKS: tuple[tuple[str, Any, str], ...] = (
         lambda p: len(p.outlets) <= 20 and all(0 < len(o.to) <= 500 for o in p.outlets),
         "give at most 20 outlets, with an address each",
     ),
-    ("false_alarm_rate", lambda p: 0 < p.false_alarm_rate <= 0.5, "give a share between 0 and 0.5, such as 0.02"),
+    (
+        "false_alarm_rate",
+        lambda p: _are_rates(p.false_alarm_rate),
+        "give a share between 0 and 0.5, such as 0.02, or shares of place, route, manner and time with such a sum",
+    ),
     ("undo_minutes", lambda p: 0 <= p.undo_minutes <= 10_080, "give 0 to 10080 minutes"),
     ("retention_days", lambda p: p.retention_days is None or 1 <= p.retention_days <= 36_500, "give 1 or more days"),
     ("tiles", lambda p: p.tiles is None or (0 < len(p.tiles) <= 500 and "\x00" not in p.tiles), "give a file's name"),

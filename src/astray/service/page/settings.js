@@ -4,6 +4,9 @@ import { ask } from "./api.js";
 import { make, say } from "./dom.js";
 import { logoutButton } from "./login.js";
 import { OUTLETS } from "./outlets.js"; // the service makes this file from its registry of outlets
+import { sentence } from "./words.js";
+
+const ASPECTS = ["place", "route", "manner", "time"];
 
 export class Settings {
   title = "Settings";
@@ -25,6 +28,7 @@ export class Settings {
   render() {
     const { settings } = this;
     const quiet = settings.quiet_hours;
+    const byAspect = typeof settings.false_alarm_rate === "object";
     this.outlets = make(
       "ul",
       { class: "outlets", "aria-label": "Who gets alerts" },
@@ -85,12 +89,41 @@ export class Settings {
       ),
       group(
         "Decision",
-        number(
-          "false_alarm_rate",
-          "False-alarm rate, in percent",
-          percentOf(settings.false_alarm_rate),
-          { min: 0.01, max: 50, step: "any" },
-          "The share of normal trips that the service flags. A lower rate means fewer alerts, and more missed anomalies.",
+        make(
+          "div",
+          { "data-part": "one_rate", hidden: byAspect },
+          number(
+            "false_alarm_rate",
+            "False-alarm rate, in percent",
+            byAspect ? 2 : percentOf(settings.false_alarm_rate),
+            { min: 0.01, max: 50, step: "any" },
+            "The share of normal trips that the service flags. A lower rate means fewer alerts, and more missed anomalies.",
+          ),
+        ),
+        check(
+          "by_aspect",
+          "A rate for each aspect",
+          byAspect,
+          "The service flags a trip if it is rare enough in any of them; an aspect without a rate flags none.",
+          (on) => (this.toggle("rates", on), this.toggle("one_rate", !on)),
+        ),
+        make(
+          "div",
+          { "data-part": "rates", hidden: !byAspect },
+          make(
+            "div",
+            { class: "pair rates" },
+            ASPECTS.map((aspect) =>
+              number(
+                `false_alarm_rate.${aspect}`,
+                `${sentence(aspect)}, %`,
+                byAspect && aspect in settings.false_alarm_rate ? percentOf(settings.false_alarm_rate[aspect]) : "",
+                { min: 0.01, max: 50, step: "any", required: false },
+              ),
+            ),
+          ),
+          make("p", { class: "hint" }, "In total, at most the sum of these rates of normal trips is flagged."),
+          make("p", { class: "error", "data-error": "rates", hidden: true }),
         ),
         number(
           "undo_minutes",
@@ -191,18 +224,24 @@ export class Settings {
         kind: row.querySelector("select").value,
         to: row.querySelector("input").value.trim(),
       })),
-      false_alarm_rate: Number(this.value("false_alarm_rate")) / 100,
+      false_alarm_rate: on("by_aspect") ? this.rates() : Number(this.value("false_alarm_rate")) / 100,
       undo_minutes: Number(this.value("undo_minutes")),
       retention_days: on("keep") ? Number(this.value("retention_days")) : null,
       tiles: this.value("tiles").trim() || null,
     };
   }
 
+  /** Returns the rate of each aspect that has one. */
+  rates() {
+    const given = ASPECTS.map((aspect) => [aspect, this.value(`false_alarm_rate.${aspect}`)]);
+    return Object.fromEntries(given.filter(([, rate]) => rate !== "").map(([aspect, rate]) => [aspect, rate / 100]));
+  }
+
   /** Returns the first invalid value as [field, words]; null if all are valid. */
   wrong() {
     for (const input of this.form.querySelectorAll("input[name]")) {
       if (input.closest("[hidden]") || input.type === "checkbox") continue;
-      if (input.type === "number" && (input.value === "" || !input.validity.valid)) {
+      if (input.type === "number" && ((input.required && input.value === "") || !input.validity.valid)) {
         return [
           input.name,
           `Give ${input.step === "1" ? "a whole number" : "a number"} from ${input.min} to ${input.max}.`,
@@ -210,6 +249,8 @@ export class Settings {
       }
       if (input.type === "time" && !input.value) return [input.name, "Give an hour, such as 22:00."];
     }
+    if (this.form.querySelector('[name="by_aspect"]').checked && !Object.keys(this.rates()).length)
+      return ["rates", "Give a rate for at least one aspect."];
     for (const row of this.outlets.children) {
       if (!row.querySelector("input").value.trim())
         return ["outlets", "An outlet has no address. Give one, or remove it."];
@@ -227,7 +268,8 @@ export class Settings {
       this.settings = (await ask("/api/settings", { method: "PUT", body: this.read() })) ?? this.read();
       this.said.textContent = "Saved.";
     } catch (error) {
-      this.complain(error.field ?? null, error.words ?? String(error));
+      const split = error.field === "false_alarm_rate" && this.form.querySelector('[name="by_aspect"]').checked;
+      this.complain(split ? "rates" : (error.field ?? null), error.words ?? String(error));
     }
     this.submit.disabled = false;
     return undefined;
@@ -247,7 +289,7 @@ export class Settings {
     place.hidden = false;
     const input = this.form.querySelector(`[name="${CSS.escape(name)}"]`);
     input?.setAttribute("aria-invalid", "true");
-    (input ?? place).scrollIntoView({ block: "nearest" });
+    (input ?? place).scrollIntoView({ block: input ? "nearest" : "center" }); // a line of text could be under Save
     input?.focus();
   }
 

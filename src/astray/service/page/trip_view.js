@@ -6,11 +6,28 @@ import { make } from "./dom.js";
 import { boxAround, map } from "./map.js";
 import { TimeChart } from "./shared/chart.js";
 import { layersOf, legendOf, placesOf, wordsOf } from "./shared/trip.js";
-import { ahead, clock, count, decisionOf, frequency, inDoubt, lasting, moment, sentence, signed, zoneName } from "./words.js";
+import {
+  ahead,
+  clock,
+  count,
+  decisionOf,
+  frequency,
+  inDoubt,
+  lasting,
+  moment,
+  percent,
+  rarity,
+  sentence,
+  signed,
+  zoneName,
+} from "./words.js";
 
 const AROUND = 0.25; // share of the track's size within which habitual ways are in view
 const DOUBT =
   "The service did not flag this trip. But it flagged many trips of this agent lately, and this one is not clearly normal, so it learns the trip only if you say so.";
+const ASPECTS = ["place", "route", "manner", "time"];
+const RAREST = 0.01; // the p-value whose bar is full
+const RARE = 0.02; // the p-value from which a bar is red, where no rate by aspect decides
 const HINT = "Normality in local time, with its uncertainty. Point here or at the map to read a fix.";
 
 /** Loads a trip from the service, in the form that the shared map and chart draw. */
@@ -55,6 +72,7 @@ export class TripView {
     this.heading = make("h1", { tabindex: "-1" });
     this.why = make("ul", { class: "why" });
     this.numbers = make("p", { class: "soft numbers" });
+    this.aspects = make("section", { class: "aspects", "aria-label": "How unusual each aspect is" });
     this.tabs = make("div", { class: "tabs", role: "group", "aria-label": "Trips of the question", hidden: true });
     this.frame = make("div", { class: "map-frame" });
     this.legend = make("ul", { class: "legend", "aria-label": "What the map shows" });
@@ -64,7 +82,7 @@ export class TripView {
       "article",
       { class: "trip" },
       make("header", {}, this.heading, this.tabs),
-      make("section", { class: "why-part", "aria-label": "Why" }, this.why, this.numbers),
+      make("section", { class: "why-part", "aria-label": "Why" }, this.why, this.aspects, this.numbers),
       make("section", { class: "map-part", "aria-label": "Map" }, this.frame, this.legend),
       make("section", { class: "chart-part", "aria-label": "Normality in time" }, this.chart.element, this.readout),
       make("section", { class: "segments-part", "aria-label": "Segments that are not normal" }, this.segments),
@@ -95,6 +113,7 @@ export class TripView {
       }[trip.decision] ?? "No single reason stands out.";
     if (inDoubt(trip)) words.unshift(DOUBT);
     this.why.replaceChildren(...(words.length ? words : [plain]).map((reason) => make("li", {}, sentence(reason))));
+    this.aspects.replaceChildren(...aspectsOf(trip));
     this.numbers.replaceChildren(...numbersOf(trip));
     map.attach(this.frame);
     this.draw(others);
@@ -168,11 +187,50 @@ export function agentLink(agent) {
   );
 }
 
+/** Returns a row for each aspect: its name, a bar that is longer the rarer the trip is in it, words and p-value. */
+function aspectsOf(trip) {
+  const known = ASPECTS.map((aspect) => [aspect, trip[`p_${aspect}`] ?? null]);
+  if (known.every(([, p]) => p === null)) return []; // no trip was held out, or the trip is older than these numbers
+  const rates = trip.rates ?? {};
+  const decides = Object.keys(rates).length > 0;
+  const row = ([aspect, p]) => {
+    const rate = rates[aspect];
+    const flags = p !== null && (decides ? p <= (rate ?? 0) : p <= RARE);
+    const note = rate === undefined ? "" : `${p <= rate ? "within" : "not within"} its rate of ${percent(rate)}`;
+    return make(
+      "li",
+      { class: flags ? "low" : null, title: note || null },
+      make("span", {}, sentence(aspect)),
+      barOf(p, rate),
+      make("span", {}, rarity(p)),
+      make("span", { class: "soft" }, p === null ? "" : `p ${p.toPrecision(2)}`),
+    );
+  };
+  const marks = decides ? "; the mark is its rate" : "";
+  return [
+    make("p", { class: "soft" }, `Normal trips as unusual in each aspect${marks}`),
+    make("ul", {}, known.map(row)),
+  ];
+}
+
+/** Returns the bar of a p-value, with a mark at the rate of its aspect, if it has one. */
+function barOf(p, rate) {
+  const bar = make("i");
+  const mark = rate === undefined ? null : make("b");
+  bar.style.width = `${lengthOf(p)}%`; // not as an attribute, which the page's policy forbids
+  if (mark) mark.style.left = `${lengthOf(rate)}%`;
+  return make("span", { class: "bar", "aria-hidden": "true" }, bar, mark);
+}
+
+/** Returns the length of the bar of a p-value in percent. */
+const lengthOf = (p) =>
+  p === null ? 0 : Math.min(100, Math.round((100 * Math.log(Math.max(p, 1e-9))) / Math.log(RAREST)));
+
 function numbersOf(trip) {
   if (trip.score === null || trip.score === undefined) return ["No usable fix, so no score."];
   const spread = trip.uncertainty === null ? "" : ` ± ${trip.uncertainty.toFixed(1)}`;
   const against =
-    trip.eps === null
+    trip.eps === null || Object.keys(trip.rates ?? {}).length
       ? trip.open
         ? " so far"
         : ""

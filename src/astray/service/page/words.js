@@ -19,6 +19,14 @@ export function count(n, what) {
   return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : plural}`;
 }
 
+const USUAL = 0.25; // an aspect is as usual if more than this share of normal trips is as unusual in it
+
+/** Returns the p-value of an aspect in words. */
+export function rarity(p) {
+  if (p === null || p === undefined) return "not looked for";
+  return p > USUAL ? "as usual" : `1 in ${Math.round(1 / Math.max(p, 1e-9)).toLocaleString("en")}`;
+}
+
 /** Returns a p-value in words. */
 export function frequency(p) {
   if (p === null || p === undefined) return "no p-value: too few past trips";

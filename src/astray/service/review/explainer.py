@@ -14,7 +14,7 @@ from astray.core.errors import UnknownAgentWarning
 from astray.core.threads import one_thread
 from astray.explain import Explanation, Way
 from astray.scoring.decisions import NORMAL
-from astray.service import served_model
+from astray.service import preferences, served_model
 from astray.service.scoring.event_rows import trip_name
 from astray.service.scoring.scorer import Scorer, stored_trip
 from astray.service.store import Address, Connection, connect
@@ -72,6 +72,7 @@ def explain(connection: Connection, task: Task) -> Made | None:
         return None
     model = _model(connection, found.model)
     model.read_again(connection)
+    model.detector.false_alarm_rate = preferences.load(connection).false_alarm_rate
     detector = model.detector if found.member is None else model.as_of(task.agent, found.member)
     trip = stored_trip(connection, task.agent, task.trip, found.start, found.end)
     with warnings.catch_warnings():
@@ -124,6 +125,7 @@ def packed(explanation: Explanation) -> Made:
         "words": [reason.words for reason in e.reasons] or ([e.lowest] if e.lowest else []),
         "eps": round(e.eps, 4),
         "leave": round(e.leave, 4),
+        "rates": e.rates,
         "history": e.history,
         "track": {
             "time": e.time.tolist(),

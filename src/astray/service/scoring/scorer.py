@@ -17,15 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from astray.core.errors import DataError, spelled
+from astray.core.settings import ASPECTS
 from astray.core.snapshot import Snapshot
 from astray.core.trajectories import Trajectories
 from astray.core.zones import Zone
-from astray.explain.segment_phrases import ASPECTS
+from astray.explain import segment_phrases
 from astray.model.observing import WAITING, Question
 from astray.runtime.agent_stream import AgentStream, AlertClosed, AlertOpened, Event, TripEnded
 from astray.runtime.live_scores import TripScore
 from astray.runtime.trip import OpenTrip, score_open
-from astray.scoring.decisions import NORMAL
+from astray.scoring.decisions import NORMAL, rate_level
+from astray.scoring.scores import p_name
 from astray.service import preferences as prefs
 from astray.service.alerts.notifications import tell, tell_closed
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
@@ -40,9 +43,11 @@ AGENT = (
     *("agent", "since", "n", "time", "lat", "lon", "arrived", "delay", "trip", "normality", "alert", "trips", "zone"),
     *("late_from", "late_until", "drift"),
 )
+P_ASPECTS = tuple(map(p_name, ASPECTS))
+"""The columns of a trip with the p-value of each aspect."""
 TRIP = (
     *("agent", "trip", "started", "ended", "fixes", "faults", "score", "normality", "p_value", "uncertainty"),
-    *("decision", "aspect", "history", "why", "state", "words", "late"),
+    *("decision", "aspect", "history", "why", "state", "words", "late", *P_ASPECTS),
 )
 FIX = "time, lat, lon, trip, to_lat, to_lon"
 
@@ -215,6 +220,14 @@ class Scorer:
         """Replaces the stream of an agent."""
         self._agents[tracked.agent] = tracked
 
+    def check_preferences(self, wanted: prefs.Preferences) -> None:
+        """Raises a PreferencesError if the model cannot promise the false-alarm rate to an agent without past trips."""
+        rate, detector = wanted.false_alarm_rate, self.served.detector
+        try:
+            rate_level(rate, detector.agent_model("", (0.0, 0.0)).calibration, detector.fitted.rates(rate))
+        except DataError as error:
+            raise prefs.PreferencesError(error.reason, "false_alarm_rate", spelled(error.remedy)) from error
+
     def set_preferences(self, wanted: prefs.Preferences) -> None:
         """Applies new settings; open trips keep their thresholds."""
         self.preferences = wanted
@@ -309,7 +322,7 @@ class Scorer:
         self, trip: TripScore, ordinal: int, time: float, level: str, *, closed: bool = False, late: bool = False
     ) -> None:
         """Writes an alert, ``closed`` if its trip is over; :meth:`tell` decides on sending it once it has words."""
-        words = ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
+        words = segment_phrases.ASPECTS.get(trip.aspect, f"unusual {trip.aspect}")
         alert = Alert(
             alert_id(trip.agent, trip.trip, ordinal),
             trip.agent,
@@ -325,6 +338,7 @@ class Scorer:
         put_alert(self.connection, alert)
         self.news.append(("alert", alert.id))
         told = {"alert": alert.id, "level": level, "normality": finite(trip.normality), "p_value": finite(trip.p_value)}
+        told |= dict(zip(P_ASPECTS, _p_aspects(trip), strict=True))
         put_event(self.connection, trip.agent, trip.trip, "alert_opened", ordinal, time, told)
 
     def tell(self, alert: str, words: str) -> None:
@@ -363,7 +377,7 @@ class Scorer:
         It reads the trip's fixes from the log: that takes about a hundredth of the time to score them, and after
         a restart it would be necessary anyway.
         """
-        flagged = bool(trip.score <= was.eps)
+        flagged = was.is_low(trip)
         model, memory = self._pin_of(trip.agent) or (self.version, self.memory_of(trip.agent) if flagged else b"")
         fixes = stored_trip(self.connection, *trip.id, trip.start, trip.end)
         lesson = self.served.learn(fixes, flagged, trip.p_value, was)
@@ -371,8 +385,8 @@ class Scorer:
         decision = trip.decision if flagged else NORMAL
         scores = (finite(v) for v in (trip.score, trip.normality, trip.p_value, trip.uncertainty))
         of_trip = (*trip.id, trip.start, trip.end, trip.fixes, trip.faults, *scores)
-        rest = (decision, trip.aspect, trip.history, trip.ended, lesson.became, None, int(late), model)
-        self.connection.run(PUT_TRIP, (*of_trip, *rest))
+        rest = (decision, trip.aspect, trip.history, trip.ended, lesson.became, None, int(late))
+        self.connection.run(PUT_TRIP, (*of_trip, *rest, *_p_aspects(trip), model))
         put_event(self.connection, *trip.id, "trip_ended", 0, trip.end, {"decision": decision, "why": trip.ended})
         if flagged:
             self.connection.run(PUT_SCORES, (*trip.id, None, memory))
@@ -413,6 +427,11 @@ class Scorer:
         """Returns how many trips of an agent the model remembers."""
         memory = self.served.memories.peek(agent)
         return 0 if memory is None else len(memory.counts)
+
+
+def _p_aspects(trip: TripScore) -> list[float | None]:
+    """Returns the p-values of the aspects in the order of :data:`P_ASPECTS`; None for an unknown one."""
+    return [finite(trip.p_aspects.get(aspect)) for aspect in ASPECTS]
 
 
 def stored_trip(connection: Connection, agent: str, trip: str, start: float, end: float) -> Trajectories:

@@ -25,7 +25,7 @@ def translated(statement: str) -> str:
     >>> translated("CREATE TABLE a (b REAL, c BLOB) STRICT, WITHOUT ROWID"), translated("SELECT ? WHERE a LIKE '%b'")
     ('CREATE TABLE a (b DOUBLE PRECISION, c BYTEA)', "SELECT %s WHERE a LIKE '%%b'")
     """
-    if statement.startswith("CREATE"):
+    if statement.startswith(("CREATE", "ALTER")):
         statement = re.sub(r"(\) STRICT)?(, WITHOUT ROWID)?$", lambda found: ")" if found[1] else "", statement)
         statement = re.sub(r"\b(REAL|INTEGER|BLOB)\b", lambda found: WORDS[found[1]], statement)
     return statement.replace("%", "%%").replace("?", "%s")

@@ -6,7 +6,9 @@ released: add another one.
 
 from __future__ import annotations
 
+from astray.core.settings import ASPECTS
 from astray.model.store import SCHEMA
+from astray.scoring.scores import p_name
 
 FIRST = 2
 """The number of the first migration here; number 1 made the tables of astray 0.2."""
@@ -63,6 +65,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE audit (number INTEGER PRIMARY KEY, at REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, "
         "agent TEXT, details TEXT NOT NULL) STRICT",
     ),
+    # The p-value of each aspect of a trip; NULL for trips that were stored before, and for aspects not looked for.
+    tuple(f"ALTER TABLE trips ADD COLUMN {p_name(aspect)} REAL" for aspect in ASPECTS),
 )
 
 NEWEST = FIRST + len(MIGRATIONS) - 1

@@ -240,6 +240,7 @@ async def set_settings(ask: Ask, body: Preferences) -> Response:
 
     def work(scorer: Scorer) -> Preferences:
         wanted = preferences.restore_secrets(body, scorer.preferences)
+        scorer.check_preferences(wanted)
         preferences.save(scorer.connection, wanted)
         scorer.set_preferences(wanted)
         put_audit(scorer.connection, scorer.now, ask.identity.name, "settings", None, "")

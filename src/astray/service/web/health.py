@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from astray import __version__
 from astray.core.text import number_of
+from astray.scoring.decisions import total_rate
 from astray.service import preferences
 from astray.service.alerts.outbox import outbox_state
 from astray.service.store import Connection
@@ -59,7 +60,8 @@ def health(connection: Connection, service: Service, now: float, only: Sequence[
 
 def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> Json:
     """Compares the promised false-alarm rate with the observed one: the share of normal trips that were flagged."""
-    promised = preferences.load(connection).false_alarm_rate
+    rate = preferences.load(connection).false_alarm_rate
+    promised = total_rate(rate)
     count = f"SELECT count(*) FROM trips WHERE {where} AND history >= 5 AND decision"
     never, flagged = (connection.value(f"{count} {what}", values) for what in ("= 'normal'", "<> 'normal'"))
     said: dict[str, int] = dict(
@@ -75,7 +77,8 @@ def _false_alarms(connection: Connection, where: str, values: Sequence[Any]) -> 
     observed = wrong / normal if normal >= ENOUGH and reviewed and 2 * reviewed >= flagged else None
     words = f"{number_of(flagged, 'trip')} flagged, {reviewed} with a verdict"
     if observed is not None:
-        words += f"; {wrong} of {normal} normal trips were flagged: {observed:.1%}, promised {promised:.1%}"
+        most = "at most " if isinstance(rate, dict) else ""
+        words += f"; {wrong} of {normal} normal trips were flagged: {observed:.1%}, promised {most}{promised:.1%}"
     counts = {"normal": normal, "flagged": flagged, "reviewed": reviewed}
     return {"promised": promised, "observed": observed, **counts, "words": words}
 

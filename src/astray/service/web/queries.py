@@ -13,7 +13,7 @@ from astray.core.zones import UTC_ZONE, Zone
 from astray.service.review.explainer import unpacked
 from astray.service.review.review_queue import DOUBT, QUESTION
 from astray.service.scoring.event_rows import Alert, finite, trip_name, trip_of
-from astray.service.scoring.scorer import TRIP
+from astray.service.scoring.scorer import P_ASPECTS, TRIP
 from astray.service.scoring.tracking import Tracked
 from astray.service.store import Connection
 
@@ -103,14 +103,14 @@ _TRIPS = (
     "FROM trips t JOIN agents a ON a.agent = t.agent WHERE t.agent = ?"
 )
 NO_WAYS: Json = {"type": "FeatureCollection", "features": []}
-UNEXPLAINED: Json = {"eps": None, "leave": None, "segments": [], "ways": NO_WAYS, "expected": None}
+UNEXPLAINED: Json = {"eps": None, "leave": None, "rates": {}, "segments": [], "ways": NO_WAYS, "expected": None}
 
 
 def _trip(row: Sequence[Any]) -> Json:
     """Returns a row of :data:`_TRIPS` as lists show it."""
     t = dict(zip((*TRIP, "zone"), row, strict=True))
     name = trip_name(t["agent"], t["trip"])
-    same = ("agent", "zone", "score", "p_value", "uncertainty", "decision", "aspect", "fixes", "faults", "state")
+    same = ("agent", "zone", "score", "p_value", *P_ASPECTS, "uncertainty", "decision", "aspect", "fixes", "faults")
     return {
         "id": name,
         "kind": "trip",
@@ -119,7 +119,7 @@ def _trip(row: Sequence[Any]) -> Json:
         "end": t["ended"],
         "local": zone_of(t["zone"]).iso(t["started"]),
         "minutes": round((t["ended"] - t["started"]) / 60.0, 1),
-        **{key: t[key] for key in same},
+        **{key: t[key] for key in (*same, "state")},
         "words": t["words"] or "",
         "late": bool(t["late"]),
     }
@@ -181,6 +181,7 @@ def open_trip(connection: Connection, name: str, now: float) -> Json | None:
     return UNEXPLAINED | {
         **{"id": name, "agent": agent, "open": True, "start": start, "end": entry["time"], "zone": entry["zone"]},
         **{"local": zone_of(entry["zone"]).iso(start), "score": entry["normality"], "p_value": None},
+        **dict.fromkeys(P_ASPECTS),
         **{"uncertainty": None, "decision": "open", "aspect": "", "words": [], "track": track, "verdict": None},
         **{"history": entry["trips"], "late": False, "minutes": round((entry["time"] - start) / 60.0, 1)},
     }
