@@ -536,11 +536,39 @@ def test_thresholds_given_to_fit_are_saved_and_shown_by_info(nameless: Path, cap
     for flags, rule in (
         (["--false-alarm-rate", "0.05"], "a score as low as at most 5 % of normal trips have"),
         (["--eps", "-3"], "a score of -3 or less"),
+        (
+            ["--false-alarm-rate", "place=0.015,manner=0.01"],
+            "a trip that is as unusual in place as at most 1.5 % of normal trips are, or in manner as 1 % are; in "
+            "total at most 2.5 %",
+        ),
     ):
         assert main(["fit", past, "-o", model, *flags]) == 0
         capsys.readouterr()
         assert main(["info", model]) == 0
-        assert re.search(rf"^anomaly +{rule}$", capsys.readouterr().out, re.MULTILINE)
+        assert f"anomaly {rule} " in " ".join(capsys.readouterr().out.split())
+
+
+def test_rates_by_aspect_flag_trips_by_the_p_values_of_their_aspects(nameless: Path, capsys: Captured):
+    past, new, model = (str(nameless / name) for name in ("past.csv", "new.csv", "by_aspect.astray"))
+    assert main(["fit", past, "-o", model, "--false-alarm-rate", "place=0.1,time=0.2"]) == 0
+    capsys.readouterr()
+    assert main(["score", model, new, "-q"]) == 0
+    table = pl.read_csv(capsys.readouterr().out.encode())
+    low = (table["p_place"] <= 0.1) | (table["p_time"] <= 0.2)
+    assert ((table["decision"] != "normal") == low).all()
+    assert table.columns[5:11] == ["p_value", "p_place", "p_route", "p_manner", "p_time", "aspect"]
+    assert main(["explain", model, new, table["trajectory"][0]]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"\(p of place [\d.]+ against 0\.1, p of time [\d.]+ against 0\.2, uncertainty", said)
+    assert main(["score", model, new, "-q", "--false-alarm-rate", "pace=0.1"]) == 2
+    assert "such as place=0.015,manner=0.01" in " ".join(capsys.readouterr().err.split())
+    assert main(["score", model, new, "-q", "--false-alarm-rate", "place=0.001"]) == 1
+    assert "for place cannot be told from" in " ".join(capsys.readouterr().err.split())
+    # A rate that is given to observe replaces the model's threshold by the score.
+    assert main(["fit", past, "-o", model, "--eps", "-50"]) == 0
+    assert main(["observe", model, new, "-q", "--false-alarm-rate", "place=0.5,route=0.4"]) == 0
+    assert "waiting" in capsys.readouterr().out
+    assert astray.load(model).eps == -50.0
 
 
 def test_look_for_limits_the_aspects_that_a_model_scores(nameless: Path, capsys: Captured):

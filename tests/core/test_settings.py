@@ -98,6 +98,15 @@ def test_lists_and_pairs_are_written_alike_in_toml_and_in_text(tmp_path: Path):
     assert read.columns == said.columns == flagged.columns == {"lat": "Breite", "lon": "Länge"}
 
 
+def test_a_rate_for_each_aspect_reads_the_same_from_everywhere(tmp_path: Path):
+    rates = {"place": 0.015, "manner": 0.01}
+    for text in ("false_alarm_rate = {place = 0.015, manner = 0.01}", "false_alarm_rate = 'place=0.015,manner=0.01'"):
+        assert Settings.gather(file_with(tmp_path, text)).false_alarm_rate == rates
+    assert Settings.gather(environ={"ASTRAY_FALSE_ALARM_RATE": "place=0.015, manner=0.01"}).false_alarm_rate == rates
+    assert Settings.gather(flags={"false_alarm_rate": "place=0.015,manner=0.01"}).false_alarm_rate == rates
+    check_parameters(Detector(false_alarm_rate=rates))
+
+
 @pytest.mark.parametrize("word", ["1", "true", "Yes", "on"])
 def test_true_and_false_may_be_written_in_several_words(word: str):
     assert Settings.gather(environ={"ASTRAY_ROBUST": word}).robust is True
@@ -114,6 +123,10 @@ def test_true_and_false_may_be_written_in_several_words(word: str):
         ("seed = -1", "seed in .*: -1 cannot be used; give 0 or more"),
         ("eps = nan", "eps in .*: nan is not a number"),
         ("false_alarm_rate = 2.0", "give a share between 0 and 1"),
+        ("false_alarm_rate = 'pace=0.1'", "one for each of some aspects .place, route, manner, time."),
+        ("false_alarm_rate = 'place=often'", "'often' is not a number"),
+        ("false_alarm_rate = {place = 0.7, time = 0.7}", "give a share between 0 and 1"),
+        ("false_alarm_rate = {}", "give a share between 0 and 1"),
         ("look_for = ['weather']", "give some of place, route, manner, time"),
         ("look_for = []", "give some of place, route, manner, time"),
         ("preset = 'best'", "give one of default, shared, own, kdd19"),
@@ -233,6 +246,8 @@ def test_asking_for_an_unknown_setting_is_an_error():
     ("wrong", "said"),
     [
         ({"false_alarm_rate": 2.0}, "false_alarm_rate is 2.0; give a share between 0 and 1"),
+        ({"false_alarm_rate": {"pace": 0.1}}, "or one for each of some aspects"),
+        ({"false_alarm_rate": {"place": "often"}}, "give numbers"),
         ({"look_for": {"weather": 1.0}}, "give some of place, route, manner, time"),
         ({"gamma": float("nan")}, "gamma is nan; give a number above 0"),
         ({"encoder": "best"}, "give one of familiarity, fourier, raw"),

@@ -10,6 +10,7 @@ import pytest
 
 from astray import Detector, Trajectories
 from astray.core.projection import Projection
+from astray.core.settings import ASPECTS
 from astray.explain import Explanation, Reason
 from astray.explain.expected_route import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.explain.score_attribution import MATERIAL, columns, either_side, put_back, shapley
@@ -424,3 +425,30 @@ def test_the_effects_of_all_groups_sum_to_the_total_effect() -> None:
     table = rng.normal(size=2**4)
     effects = shapley(lambda sets: table[sets @ (1 << np.arange(4))], 4)
     assert effects.sum() == pytest.approx(table[-1] - table[0])
+
+
+class TestAspects:
+    """How unusual each aspect is by itself."""
+
+    def test_an_explanation_says_it_in_one_line_the_rarest_first(self, ann: Detector) -> None:
+        said = ann.explain(drive("new", 40, EIGHT, HOME, CORNER, (1500.0, -3000.0)))
+        assert set(said.p_aspects) == set(ASPECTS)
+        (line,) = [line.strip() for line in str(said).splitlines() if "is this unusual" in line]
+        assert line == said.aspects_in_words
+        rarest = min(said.p_aspects, key=lambda aspect: (said.p_aspects[aspect], aspect))
+        assert line.startswith(f"{rarest}: about 1 normal trip in {1 / said.p_aspects[rarest]:.0f} is this unusual")
+
+    def test_a_trip_flagged_by_an_aspect_has_reasons_for_that_aspect(self, ann: Detector) -> None:
+        trip = drive("quick", 40, EIGHT, HOME, WORK, speed=20.0)
+        by_score = ann.explain(trip, eps=-50.0)
+        assert by_score.decision == "normal"
+        said = ann.explain(trip, false_alarm_rate={"manner": 0.02})
+        assert (said.decision, said.aspect, said.low_aspects) == ("anomaly", "manner", ["manner"])
+        assert {"speed", "duration"} & set(groups_of(said))
+        assert said.segments, "the worst part of a flagged trip"
+        assert f"(p of manner {said.p_aspects['manner']:.2g} against 0.02, " in str(said)
+
+    def test_an_aspect_without_a_rate_flags_nothing(self, ann: Detector) -> None:
+        trip = drive("quick", 40, EIGHT, HOME, WORK, speed=20.0)
+        said = ann.explain(trip, false_alarm_rate={"time": 0.02})
+        assert (said.decision, said.low_aspects) == ("normal", [])

@@ -231,7 +231,8 @@ class TestScores:
         assert np.array_equal(score, table["normality"].to_numpy())  # the whole trip decides
         assert set(table["decision"]) >= {"normal", "anomaly"}
         assert table.columns == [
-            *("agent", "trajectory", "normality", "uncertainty", "score", "p_value", "aspect", "decision", "history"),
+            *("agent", "trajectory", "normality", "uncertainty", "score", "p_value"),
+            *("p_place", "p_route", "p_manner", "p_time", "aspect", "decision", "history"),
             *("start", "zone", "segment_start", "segment_end", "segment_normality"),
         ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -583,6 +583,66 @@ def test_a_false_alarm_rate_decides_by_the_p_value(detector: Detector, unseen: T
         detector.open("p00", false_alarm_rate=2.0)
     with pytest.raises(DataError, match="not both"):
         detector.open("p00", false_alarm_rate=0.1, eps=-2.0)
+
+
+class TestRatesByAspect:
+    """A rate for each aspect decides live as in a table."""
+
+    RATES: ClassVar[dict[str, float]] = {"route": 0.2, "manner": 0.1}
+
+    def low(self, trip: TripScore) -> bool:
+        return any(trip.p_aspects[aspect] <= rate for aspect, rate in self.RATES.items())
+
+    def test_a_finished_trip_is_decided_as_in_the_table(self, detector: Detector, unseen: Trajectories) -> None:
+        decisions = set()
+        for i in range(len(unseen)):
+            trip = unseen[i : i + 1]
+            (row,) = detector.score(trip, false_alarm_rate=self.RATES).rows(named=True)
+            for score_steps in (True, False):
+                session = detector.open("p00", false_alarm_rate=self.RATES, stay=None, score_steps=score_steps)
+                _, final = live(session, fixes_of(trip))
+                assert (final.decision, final.aspect) == (row["decision"], row["aspect"])
+                assert (final.decision != "normal") == self.low(final)
+                for aspect, p in final.p_aspects.items():
+                    assert p == pytest.approx(row[f"p_{aspect}"], abs=1e-6)
+            decisions.add(final.decision)
+        assert len(decisions) > 1
+
+    def test_an_alert_opens_with_an_aspect_and_closes_when_all_are_half_way_back(
+        self, detector: Detector, unseen: Trajectories
+    ) -> None:
+        turns = set()
+        for i in range(len(unseen)):
+            session = detector.open("p00", false_alarm_rate=self.RATES, stay=None)
+            scores, final = live(session, fixes_of(unseen[i : i + 1]))
+            for before, after in pairwise(scores):
+                assert after.trip is not None
+                if after.time - final.start < SETTLED:
+                    assert not after.alert
+                elif before.alert != after.alert:
+                    assert self.low(after.trip) == bool(after.alert)
+                    turns.add(after.alert)
+                if after.alert and self.low(after.trip):
+                    assert after.trip.aspect in self.RATES
+        assert "anomaly" in turns
+
+    def test_a_restart_keeps_the_rates_with_which_a_trip_began(self, detector: Detector, unseen: Trajectories) -> None:
+        fixes = fixes_of(unseen[-1:])
+        first = detector.open("p00", false_alarm_rate=self.RATES, stay=None)
+        for fix in fixes[: len(fixes) // 2]:
+            first.update(fix)
+        again = detector.open("p00", false_alarm_rate=0.02, stay=None)
+        again.restore(Snapshot(first.snapshot().numbers))
+        for fix in fixes[len(fixes) // 2 :]:
+            one, other = first.update(fix), again.update(fix)
+            assert (one.alert, one.trip) == (other.alert, other.trip)
+        assert first.close() == again.close()
+
+    def test_rates_that_cannot_be_promised_are_refused_when_it_opens(self, detector: Detector) -> None:
+        with pytest.raises(DataError, match=r"for manner cannot be told from"):
+            detector.open("p00", false_alarm_rate={"place": 0.1, "manner": 1e-6})
+        with pytest.raises(DataError, match="no aspect of the reward"):
+            detector.open("p00", false_alarm_rate={"pace": 0.1})
 
 
 # ---------------------------------------------------------------- what goes in

@@ -98,7 +98,7 @@ def test_every_trip_that_ends_has_the_scores_of_the_table(
         renamed = Trajectories(one.columns, one.offsets, [event["agent"]], ["live"])
         row = fleet.score(renamed).row(0, named=True)
         tolerance = 0.05 if event["agent"] == "p04" else 1e-3  # a stranger is seen from its first fix
-        for name in ("normality", "uncertainty", "score", "p_value"):
+        for name in ("normality", "uncertainty", "score", "p_value", "p_place", "p_route", "p_manner", "p_time"):
             assert event[name] == pytest.approx(row[name], abs=tolerance)
         assert event["decision"] == row["decision"]
 
@@ -115,10 +115,24 @@ def test_alerts_open_and_close_in_turn_and_give_a_reason(fleet: Detector, stream
         assert e["because"] == ASPECTS[e["aspect"]]
         assert "past trips" in e["words"]
         assert 0.0 < e["p_value"] <= 1.0
+        assert all(0.0 < e[f"p_{aspect}"] <= 1.0 for aspect in ASPECTS)
         assert e["uncertainty"] >= 0.0
         assert e["normality"] <= -0.5  # of the trip so far
     ended = {(e["agent"], e["trip"]) for e in of_kind(events, "trip_ended")}
     assert {(e["agent"], e["trip"]) for e in opened} <= ended
+
+
+def test_rates_by_aspect_decide_on_alerts_and_name_their_aspect(fleet: Detector, stream: list[str]) -> None:
+    events, _ = heard(fleet, stream, false_alarm_rate={"time": 0.1})
+    opened = of_kind(events, "alert_opened")
+    assert opened
+    for e in opened:
+        assert (e["aspect"], e["because"]) == ("time", ASPECTS["time"])
+        assert e["p_time"] <= 0.1
+    for e in of_kind(events, "trip_ended"):
+        assert (e["decision"] != "normal") == (e["p_time"] <= 0.1 or e["history"] == 0)
+    with pytest.raises(DataError, match="for time cannot be told"):
+        heard(fleet, stream, false_alarm_rate={"time": 1e-6})
 
 
 def test_events_are_numbered_and_valid_json(fleet: Detector, stream: list[str]) -> None:

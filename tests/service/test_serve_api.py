@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from astray.core.settings import ASPECTS
 from astray.simulate import city
 from serving import Running, fixes_of, serving
 
@@ -68,6 +69,9 @@ def test_a_flagged_trip_has_track_band_and_reasons(service: Running):
     assert {len(track[name]) for name in ("time", "lat", "lon", "n", "low", "high", "fault")} == {trip["fixes"]}
     assert all(low <= n <= high for low, n, high in zip(track["low"], track["n"], track["high"], strict=True) if n)
     assert trip["score"] <= trip["eps"]
+    assert trip["rates"] == {}
+    assert all(0.0 < trip[f"p_{aspect}"] <= 1.0 for aspect in ASPECTS)
+    assert min(trip[f"p_{aspect}"] for aspect in ASPECTS) < 0.1
     assert trip["words"]
     assert trip["ways"]["features"]
     assert (trip["open"], trip["verdict"]) == (False, None)

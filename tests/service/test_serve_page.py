@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from astray import Detector, Trajectories
+from astray.core.settings import ASPECTS
 from astray.simulate import city
 from serving import Running, fixes_of, serving
 
@@ -532,6 +533,49 @@ def test_the_page_checks_and_saves_settings(empty: Running, opened: Open) -> Non
     assert found["quiet_hours"] == {"from": "23:30", "to": "07:00"}
     assert [outlet["kind"] for outlet in found["outlets"]] == ["webhook"]
     assert "hook" not in found["outlets"][0]["to"], "what may be secret is not given back"
+
+
+def test_a_rate_for_each_aspect_can_be_set_and_a_contradiction_is_explained(empty: Running, opened: Open) -> None:
+    before = empty.get("/api/settings")
+    page = opened(empty, "/settings", allowed=("422", *GONE))
+    page.get_by_label("A rate for each aspect").check()
+    page.get_by_role("button", name="Save").click()
+    wrong = page.locator("[data-error=rates]")
+    assert wrong.inner_text() == "Give a rate for at least one aspect."
+    page.get_by_label("Place, %").fill("1.5")
+    page.get_by_label("Manner, %").fill("0.1")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("for manner cannot be told from").wait_for()
+    assert wrong.is_visible()
+    assert empty.get("/api/settings") == before
+    page.get_by_label("Manner, %").fill("1")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Saved.").wait_for()
+    assert empty.get("/api/settings")["false_alarm_rate"] == {"place": 0.015, "manner": 0.01}
+    again = opened(empty, "/settings")
+    assert again.get_by_label("Place, %").input_value() == "1.5"
+    assert again.get_by_label("Route, %").input_value() == ""
+    again.get_by_label("A rate for each aspect").uncheck()
+    again.get_by_label("False-alarm rate").fill("2")
+    again.get_by_role("button", name="Save").click()
+    again.get_by_text("Saved.").wait_for()
+    assert empty.get("/api/settings")["false_alarm_rate"] == pytest.approx(0.02)
+
+
+def test_a_trip_has_a_bar_words_and_a_number_for_each_aspect(service: Running, opened: Open) -> None:
+    item = next(item for item in service.get("/api/review")["items"] if item["kind"] == "trip")
+    page = opened(service, f"/trip/{item['id']}")
+    rows = page.locator(".aspects li")
+    rows.first.wait_for()
+    assert [row.split("\n")[0] for row in rows.all_inner_texts()] == ["Place", "Route", "Manner", "Time"]
+    lengths = []
+    for aspect, text, row in zip(ASPECTS, rows.all_inner_texts(), rows.all(), strict=True):
+        p = item[f"p_{aspect}"]
+        assert ("as usual" in text) == (p > 0.25)
+        assert p > 0.25 or f"1 in {1 / p:.0f}" in text
+        assert float(text.split("p ")[1]) == pytest.approx(p, rel=0.06)
+        lengths.append((p, row.locator(".bar i").bounding_box()["width"]))
+    assert sorted(lengths) == sorted(lengths, key=lambda pair: (-pair[1], pair[0])), "the rarer, the longer"
 
 
 def test_exports_are_links_with_their_filters(service: Running, opened: Open) -> None:

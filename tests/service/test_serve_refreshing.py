@@ -152,7 +152,9 @@ def learned_store(folder: Path, past: Trajectories) -> Store:
             )
             n[agent] += len(rows)
             store.writer.run(
-                "INSERT INTO trips VALUES (?, ?, ?, ?, ?, 0, 0, 0, 1, 0, 'normal', '', 9, 'gap', ?, NULL, 0, 1)",
+                "INSERT INTO trips (agent, trip, started, ended, fixes, faults, score, normality, p_value, "
+                "uncertainty, decision, aspect, history, why, state, words, late, model) "
+                "VALUES (?, ?, ?, ?, ?, 0, 0, 0, 1, 0, 'normal', '', 9, 'gap', ?, NULL, 0, 1)",
                 (agent, name, rows[0][0], rows[-1][0], len(rows), "learned"),
             )
         note_refresh(store.writer, Last(0.0))  # so that it is due

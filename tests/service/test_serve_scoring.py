@@ -173,13 +173,14 @@ def test_the_same_fixes_in_other_groups_give_the_same_trips(undisturbed: Serving
 
 def test_the_scores_are_those_of_the_fleet_for_the_same_trips(undisturbed: Serving, sqlite: Store):
     serving, fixes = Serving(sqlite), [fix for fix in life() if fix.agent == "p01"]
-    asked = "SELECT trip, started, ended, score, p_value FROM trips WHERE agent = 'p01' ORDER BY started"
-    *_, (name, start, end, score, p_value) = undisturbed.store.writer.rows(asked)
+    p_values = ("p_value", "p_place", "p_route", "p_manner", "p_time")
+    asked = f"SELECT trip, started, ended, score, {', '.join(p_values)} FROM trips WHERE agent = 'p01' ORDER BY started"
+    *_, (name, start, end, score, *stored) = undisturbed.store.writer.rows(asked)
     serving.live([fix for fix in fixes if fix.time <= start])  # the last of these ends the trip before
     fleet = served_model.ServedModel.open(sqlite.writer).detector
     table = fleet.score(stored_trip(undisturbed.store.writer, "p01", name, start, end))
     assert table["score"][0] == pytest.approx(score, abs=2e-3)
-    assert table["p_value"][0] == pytest.approx(p_value, abs=2e-2)
+    assert table.select(p_values).row(0) == pytest.approx(stored, abs=2e-2)
 
 
 def test_the_first_trips_are_learned_and_none_of_them_is_called_an_anomaly(undisturbed: Serving):

@@ -14,6 +14,7 @@ import pytest
 
 from astray.cli import main
 from astray.core.errors import DataError, InUseError
+from astray.core.settings import ASPECTS
 from astray.service import preferences
 from astray.service.preferences import Preferences, PreferencesError
 from astray.service.store import Store, StoreError, open_store
@@ -107,6 +108,24 @@ def test_a_store_of_astray_0_2_is_refused_with_the_way_out(opening: Opening):
         opening()
 
 
+def test_a_store_without_p_values_of_aspects_gets_them_and_keeps_its_trips(opening: Opening):
+    columns = [f"p_{aspect}" for aspect in ASPECTS]
+    store = opening()
+    store.writer.run(f"DELETE FROM migrations WHERE number = {NEWEST}")
+    for column in columns:
+        store.writer.run(f"ALTER TABLE trips DROP COLUMN {column}")
+    before = ("ana", "1", 0.0, 1.0, 2, 0, "normal", "place", 5.0, "gap", "learned", 0, 1)
+    names = "agent, trip, started, ended, fixes, faults, decision, aspect, history, why, state, late, model"
+    store.writer.run(f"INSERT INTO trips ({names}) VALUES ({', '.join('?' * len(before))})", before)
+    store.close()
+    again = opening()
+    assert again.writer.rows(f"SELECT {names}, {', '.join(columns)} FROM trips") == [(*before, *[None] * 4)]
+    again.writer.run("UPDATE trips SET p_time = 0.25")
+    assert again.writer.value("SELECT p_time FROM trips") == 0.25
+    assert again.upgrade() == 0
+    again.close()
+
+
 def test_values_come_back_as_they_were_given(store: Store):
     row = ("ana", 1.0 / 3.0, 45.1, -7.2, 2**40, "ö\u20ac'\"", None, None, 1e-300)
     store.writer.run("INSERT INTO fixes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -174,6 +193,9 @@ def test_a_backup_of_no_store_is_refused(tmp_path: Path):
         ('{"alerts_a_week": {"agent": -1, "all": 3}}', "alerts_a_week.agent"),
         ('{"alerts_a_week": {"agent": "many", "all": 3}}', "alerts_a_week.agent"),
         ('{"false_alarm_rate": 0}', "false_alarm_rate"),
+        ('{"false_alarm_rate": {"pace": 0.1}}', "false_alarm_rate"),
+        ('{"false_alarm_rate": {"place": 0.4, "time": 0.4}}', "false_alarm_rate"),
+        ('{"false_alarm_rate": {}}', "false_alarm_rate"),
         ('{"theme": "pink"}', "theme"),
         ('{"outlets": [{"kind": "pigeon", "to": "x"}]}', "outlets[0].kind"),
         ('{"retention_days": 0}', "retention_days"),
@@ -195,3 +217,5 @@ def test_preferences_round_trip_through_json():
     text = msgspec.json.encode(Preferences()).decode()
     assert preferences.parse(text.encode()) == Preferences()
     assert '"alerts_a_week":{"agent":3,"all":20}' in text
+    by_aspect = Preferences(false_alarm_rate={"place": 0.015, "manner": 0.01})
+    assert preferences.parse(msgspec.json.encode(by_aspect)) == by_aspect
