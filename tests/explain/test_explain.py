@@ -447,8 +447,3 @@ class TestAspects:
         assert {"speed", "duration"} & set(groups_of(said))
         assert said.segments, "the worst part of a flagged trip"
         assert f"(p of manner {said.p_aspects['manner']:.2g} against 0.02, " in str(said)
-
-    def test_an_aspect_without_a_rate_flags_nothing(self, ann: Detector) -> None:
-        trip = drive("quick", 40, EIGHT, HOME, WORK, speed=20.0)
-        said = ann.explain(trip, false_alarm_rate={"time": 0.02})
-        assert (said.decision, said.low_aspects) == ("normal", [])

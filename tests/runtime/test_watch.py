@@ -123,14 +123,14 @@ def test_alerts_open_and_close_in_turn_and_give_a_reason(fleet: Detector, stream
 
 
 def test_rates_by_aspect_decide_on_alerts_and_name_their_aspect(fleet: Detector, stream: list[str]) -> None:
-    events, _ = heard(fleet, stream, false_alarm_rate={"time": 0.1})
+    events, _ = heard(fleet, stream, false_alarm_rate={"route": 0.2})
     opened = of_kind(events, "alert_opened")
     assert opened
     for e in opened:
-        assert (e["aspect"], e["because"]) == ("time", ASPECTS["time"])
-        assert e["p_time"] <= 0.1
+        assert (e["aspect"], e["because"]) == ("route", ASPECTS["route"])
+        assert e["p_route"] <= 0.2
     for e in of_kind(events, "trip_ended"):
-        assert (e["decision"] != "normal") == (e["p_time"] <= 0.1 or e["history"] == 0)
+        assert (e["decision"] != "normal") == (e["p_route"] <= 0.2 or e["history"] == 0)
     with pytest.raises(DataError, match="for time cannot be told"):
         heard(fleet, stream, false_alarm_rate={"time": 1e-6})
 

@@ -319,7 +319,7 @@ def mean_normality(
     uncertainty = np.hypot(by_head.std(axis=0) / (unit * calibration.trip.spread), calibration.trip_noise)
     if calibration.by_length is not None:
         score = calibration.lowest.standardise(np.fmin(mean, lowest))
-    by_aspect = aspect_means(rewards, trip, weight, n_trips)
+    by_aspect = runs.means(mean_reward(rewards).T, share).T
     aspect = np.where(np.isnan(score), -1, lowest_aspect(np.nan_to_num(by_aspect), weights))
     return TripScores(mean, uncertainty, score, calibration.normal.p_values(score), aspect)
 
