@@ -24,8 +24,9 @@ from astray.irl.shared import trip_rewards
 from astray.model.steps_world import Steps
 from astray.runtime import Score, Session, TripScore
 from astray.runtime.session import MAX_RATE
-from astray.runtime.trip import SETTLED, TOGETHER, score_open
+from astray.runtime.trip import TOGETHER, score_open
 from astray.scoring.normality import trip_normality
+from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import city
 from fitted import QUICK, claimed, featurizer_of
 
@@ -524,7 +525,7 @@ def test_an_alert_opens_at_the_threshold_and_closes_half_way_back_to_normal(
             for before, after in pairwise(scores):
                 assert after.trip is not None
                 score = after.trip.score
-                if after.time - final.start < SETTLED:
+                if after.time - final.start < ScaleConfig.settled:
                     assert not after.alert
                 elif before.alert != after.alert:
                     assert score <= eps if after.alert else score > eps / 2

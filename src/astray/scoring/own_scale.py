@@ -1,13 +1,17 @@
 """An agent's own scale: from the scores of its past trips and, while these are few, of similar agents' trips.
 
-The shared reward has not learned from the agent, so each past trip, held out of the memory, scores like a new normal
-trip. A few trips show little, so centre and spread are shrunk towards those of all agents (empirical Bayes, Efron and
-Morris 1975), and p-values use the trips of all agents as well as the agent's own.
+The shared reward has not learned from the agent, so each past trip, scored by what came before it, scores like a new
+normal trip: lives drift, and a memory that also holds what came after a trip knows it too well. A few trips show
+little, so centre and spread are shrunk towards those of all agents (empirical Bayes, Efron and Morris 1975), and
+p-values use the trips of all agents as well as the agent's own.
+
+There are four scales. A trip may be over or under way; and the memory may be fresh or stale, if the model has learned
+nothing for days. An open trip is looked at many times, so its scale is that of the lowest running score of past trips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.trip_ids import TripId
-from astray.features.familiarity import DAY, Frame
 from astray.features.featurizer import Featurizer, Prepared
+from astray.features.hashing import changes
 from astray.features.memory import Memory
+from astray.features.trip_looks import looks
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
 from astray.irl.shared import Reward, band_of, trip_rewards
@@ -28,28 +33,33 @@ from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
 
-NIGHT = 4 * 3600.0  # seconds after midnight when a day begins, so that the way home late at night is on the same day
+SCALES = 4  # whole trips and open ones, with a fresh memory and with a stale one
+
+
+def _scale_number(unfinished: bool, stale: bool) -> int:
+    return 2 * stale + unfinished
 
 
 @dataclass(frozen=True, eq=False)
 class OwnScores:
-    """The rewards of an agent's past trips, each held out of the memory.
+    """The rewards of an agent's past trips, each scored by the trips before it.
 
     Attributes
     ----------
     trips
-        The rewards of trips, whole and half-way: (trips, 2, aspects); NaN for a trip that has not been scored.
+        The rewards of trips, (trips, 4, aspects): of the whole trip, and of its lowest running score; then the same
+        with a stale memory. NaN for a trip that has not been scored, or had too few trips before it.
     step
         Centre and spread of the step rewards; None if no trip has been scored.
     """
 
-    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2, 0), np.float32))
+    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, SCALES, 0), np.float32))
     step: Location | None = None
 
     @classmethod
     def unknown(cls, n: int, aspects: int) -> OwnScores:
         """Returns the entries for ``n`` trips that have not been scored."""
-        return cls(np.full((n, 2, aspects), np.nan, np.float32))
+        return cls(np.full((n, SCALES, aspects), np.nan, np.float32))
 
     def follow(self, before: Memory, after: Memory) -> OwnScores:
         """Returns the scores in the order of a changed memory; new trips have none yet."""
@@ -61,9 +71,9 @@ class OwnScores:
         """Returns the trip rewards for this number of aspects, which an empty set of scores does not know."""
         return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
 
-    def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:
+    def known(self, aspects: int, unfinished: bool = False, stale: bool = False) -> NDArray[np.float64]:
         """Returns the rewards (trips, aspects) of the trips that have been scored."""
-        rewards = self.of_aspects(aspects)[:, int(unfinished)]
+        rewards = self.of_aspects(aspects)[:, _scale_number(unfinished, stale)]
         return rewards[~np.isnan(rewards).any(axis=1)].astype(np.float64)
 
     def with_scores(self, fresh: OwnScores, number: Array) -> OwnScores:
@@ -85,25 +95,17 @@ def fits(reward: Reward, featurizer: Featurizer) -> bool:
 def own_scores(
     rows: TripRows,
     featurizer: Featurizer,
-    number: Array | None,
+    number: Array,
     reward: Reward,
     weights: Sequence[float],
     config: ScaleConfig,
 ) -> OwnScores:
-    """Scores trips, each held out of the memory; ``number`` is their position in the memory, None if it has none.
+    """Scores remembered trips, each by the trips before it; ``number`` is their position in the memory.
 
-    For the aspect of place of a whole trip, the other trips of the same day are held out, too: an agent that goes
-    somewhere new comes back the same day, and each of the two trips would make the other look familiar, which cannot
-    happen to a new trip. Unfinished trips are not held out by day: that made their scale so wide that, of 37 open trips
-    of somebody else, none raised an alert instead of 19.
+    The memory must be in the order of time. The scores of a trip whose number is -1 mean nothing.
     """
-    assert reward.trip is not None
-    seen_trips = see(rows, featurizer, reward, config, number)
-    found = seen_trips.over_heads
-    for some, seen in () if number is None else _without_their_days(featurizer, number, rows.frame, config):
-        statistics = seen.measure(rows[some], None, _makers(featurizer, len(some)))[1]
-        found[some, 0, 0] = trip_rewards(reward.trip, statistics)[:, 0].mean(axis=1)
-    return OwnScores(found, step_location(seen_trips, featurizer, reward, weights))
+    seen = see(rows, featurizer, reward, weights, config, number)
+    return OwnScores(seen.scores, step_location(seen, featurizer, reward, weights))
 
 
 class SeenTrips(NamedTuple):
@@ -111,37 +113,98 @@ class SeenTrips(NamedTuple):
 
     rows: TripRows
     familiar: NDArray[np.float32]  # the familiarity of the rows
-    rewards: NDArray[np.float64]  # the rewards of trips, whole and half-way: (2, trips, aspects, heads)
-
-    @property
-    def over_heads(self) -> NDArray[np.float32]:
-        """The mean rewards over the heads, in the form of :class:`OwnScores`: (trips, 2, aspects)."""
-        return np.asarray(self.rewards.mean(axis=3).swapaxes(0, 1), np.float32)
+    rewards: NDArray[np.float64]  # the rewards of whole trips: (trips, aspects, heads)
+    scores: NDArray[np.float32]  # as in :class:`OwnScores`
+    usable: NDArray[np.bool_]  # True for trips that had enough trips before them to set the scale
 
 
 def see(
     rows: TripRows,
     featurizer: Featurizer,
     reward: Reward,
+    weights: Sequence[float],
     config: ScaleConfig,
-    number: Array | None = None,
+    before: Array | None = None,
     familiar: NDArray[np.float32] | None = None,
 ) -> SeenTrips:
-    """Computes the rewards of trips, each held out of the memory; ``number`` as for :func:`own_scores`.
+    """Computes the rewards of trips, each by the first ``before`` trips of the memory; by default by all of them.
 
     ``familiar`` is the familiarity of the rows, if the caller has it already.
     """
     assert reward.trip is not None
-    familiar = featurizer.familiarity(rows, number) if familiar is None else familiar
-    both, at = rows.with_prefixes(config.prefix)
-    without, made_by = None if number is None else np.tile(number, 2), _makers(featurizer, both.n_trips)
-    rewards = trip_rewards(reward.trip, featurizer.trip_statistics(both, familiar[at], without, made_by))
-    return SeenTrips(rows, familiar, rewards.reshape(2, rows.n_trips, *rewards.shape[1:]))
+    memory, began = featurizer.memory, np.full(rows.n_trips, -np.inf)
+    began[rows.present] = rows.steps.time[rows.starts]
+    all_trips = np.full(rows.n_trips, len(memory))
+    before = None if before is None else np.where(before < 0, all_trips, before)
+    known = all_trips if before is None else before
+    long_known = np.minimum(np.searchsorted(memory.times, began - config.staleness, side="right"), known)
+    familiar = featurizer.familiarity(rows, before=before) if familiar is None else familiar
+    rewards, running = whole_and_lowest(rows, familiar, featurizer, reward, weights, config, before)
+    scores = np.full((rows.n_trips, SCALES, len(reward.aspects)), np.nan, np.float32)
+    scores[:, 0], scores[:, 1] = rewards.mean(axis=2), running
+    scores[:, 2:] = scores[:, :2]
+    older = np.flatnonzero((long_known < known) & (long_known >= config.least_before))
+    if len(older):
+        some, first = rows[older], long_known[older]
+        again = (some, featurizer.familiarity(some, before=first), featurizer, reward, weights, config, first)
+        whole, scores[older, 3] = whole_and_lowest(*again)
+        scores[older, 2] = whole.mean(axis=2)
+    for scale, trips in ((0, known), (1, known), (2, long_known), (3, long_known)):
+        scores[trips < config.least_before, scale] = np.nan
+    return SeenTrips(rows, familiar, rewards, scores, known >= config.least_before)
+
+
+def whole_and_lowest(
+    rows: TripRows,
+    familiar: NDArray[np.float32],
+    featurizer: Featurizer,
+    reward: Reward,
+    weights: Sequence[float],
+    config: ScaleConfig,
+    before: Array | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the rewards of whole trips, (trips, aspects, heads), and the lowest ones under way, (trips, aspects)."""
+    assert reward.trip is not None
+    maker = _makers(featurizer, rows.n_trips)
+    statistics = featurizer.trip_statistics(rows, familiar, None, maker, before)
+    whole = trip_rewards(reward.trip, statistics)
+    return whole, lowest_running(rows, familiar, featurizer, reward, weights, config, maker, before)
+
+
+def lowest_running(
+    rows: TripRows,
+    familiar: NDArray[np.float32],
+    featurizer: Featurizer,
+    reward: Reward,
+    weights: Sequence[float],
+    config: ScaleConfig,
+    maker: Array | None = None,
+    before: Array | None = None,
+    without: Array | None = None,
+) -> NDArray[np.float64]:
+    """Returns the rewards of trips, (trips, aspects), at the look at which their combined reward is lowest.
+
+    NaN for a trip without rows.
+    """
+    assert reward.trip is not None
+    found = np.full((rows.n_trips, len(reward.aspects)), np.nan)
+    ends = looks(rows.steps.time, rows.starts, config.looks, config.settled)
+    if not len(ends):
+        return found
+    running = trip_rewards(reward.trip, featurizer.statistics_at(ends, rows, familiar, without, maker, before)).mean(
+        axis=2
+    )
+    score, trip = combined(running[:, :, None], weights)[:, 0], rows.steps.trip[ends]
+    lowest_first = np.lexsort((score, trip))
+    lowest = lowest_first[changes(trip[lowest_first])]
+    found[trip[lowest]] = running[lowest]
+    return found
 
 
 def step_location(seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float]) -> Location | None:
-    """Returns centre and spread of the rewards of steps; None if there are no steps."""
-    features = featurizer.features(seen.rows.steps, seen.familiar)
+    """Returns centre and spread of the rewards of the steps of usable trips; None if there are no such steps."""
+    here = seen.usable[seen.rows.steps.trip]
+    features = featurizer.features(seen.rows.steps[here], seen.familiar[here])
     steps = over_heads(reward.step(features), step_weights(reward, weights))
     return locate(steps) if len(steps) else None
 
@@ -152,17 +215,6 @@ def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
     return np.repeat(maker, n) if maker[0] >= 0 else None
 
 
-def _without_their_days(
-    featurizer: Featurizer, number: Array, frame: Frame, config: ScaleConfig
-) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
-    """Yields the remembered trips in parts, each with a featurizer that has forgotten all trips of the same days."""
-    memory, known = featurizer.memory, np.flatnonzero(number >= 0)
-    part = ((memory.times + frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
-    for fold in np.unique(part[number[known]]).tolist():
-        gone = [memory.trip_ids[i] for i in np.flatnonzero(part == fold)]
-        yield known[part[number[known]] == fold], featurizer.forget(gone)
-
-
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
     """Returns the weights of the step reward's aspects, taken from the trip reward's aspects of the same names."""
     of_trip = dict(zip(reward.aspects, weights, strict=True))
@@ -171,31 +223,32 @@ def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class OwnScale:
-    """The scale of an agent's trips, whole and unfinished."""
+    """The scales of an agent's trips, whole and unfinished, with a fresh memory and with a stale one."""
 
     reward: Reward
     asked: Sequence[float]  # the weights of the reward's aspects that the user gave
     own: OwnScores
     history: float  # the number of past trips that the scores are based on
     config: ScaleConfig
-    _made: dict[bool, Calibration] = field(default_factory=dict, repr=False)
+    _made: dict[int, Calibration] = field(default_factory=dict, repr=False)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
         """The weights of the aspects for this agent."""
         return own_weights(self.reward, self.asked, self.own, self.history, self.config)
 
-    def calibration(self, unfinished: bool = False) -> Calibration:
-        """Returns the scales for whole trips or for unfinished ones."""
-        if unfinished not in self._made:
-            self._made[unfinished] = self._calibrated(unfinished)
-        return self._made[unfinished]
+    def calibration(self, unfinished: bool = False, stale: bool = False) -> Calibration:
+        """Returns the scales for whole trips or for unfinished ones, with a fresh memory or with a stale one."""
+        number = _scale_number(unfinished, stale)
+        if number not in self._made:
+            self._made[number] = self._calibrated(unfinished, stale)
+        return self._made[number]
 
-    def _calibrated(self, unfinished: bool) -> Calibration:
+    def _calibrated(self, unfinished: bool, stale: bool) -> Calibration:
         reward, own, history, weights = self.reward, self.own, self.history, self.weights
         assert reward.reference is not None
-        everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
-        mine = combined(own.known(len(weights), unfinished)[:, :, None], weights)[:, 0]
+        everybody = reward.reference.rewards("under_way" if unfinished else "trips", history, weights)
+        mine = combined(own.known(len(weights), unfinished, stale)[:, :, None], weights)[:, 0]
         usual_trip = locate(everybody)
         trip = shrunk(mine, usual_trip, self.config.prior_trips)
         stand_in = max(self.config.stand_in_up_to - len(mine), 0.0)
@@ -203,7 +256,7 @@ class OwnScale:
         return Calibration(
             reward.aspects,
             weights,
-            self._step(len(mine), step_shares),
+            self._step(len(own.known(len(weights))), step_shares),
             trip,
             normal=Sample.of(
                 # All agents' scores, in units of all agents: in its own units, each agent has about the same tail.
@@ -244,7 +297,7 @@ def own_weights(
     """Returns an agent's weights of the aspects; an aspect by which its own past trips look odd gets less weight.
 
     A reward of 0 means that a trip is as likely under the background. If more than a share ``config.odd`` of the
-    agent's own trips, held out of the memory, have rewards below 0, the weight of the aspect falls until only that
+    agent's own trips, each by what came before it, have rewards below 0, the weight of the aspect falls until only that
     share has. Place keeps its weight, because the agent's own scale shows how often it goes to new places. How an agent
     travels is known only after some trips, so with few of them the other aspects weigh less. A reward that has learned
     from a pool's own trips knows which of them are odd, so its weights stay.
@@ -279,6 +332,7 @@ def scored_past(
     ids, rows = past.trips.ids, featurizer.rows(past)
     found = suspected(ids, rows, featurizer, reward, config) if suspect else ()
     featurizer = featurizer.forget(found)
+    featurizer = featurizer.with_memory(featurizer.memory.ordered())
     number = featurizer.memory.number_of(ids)
     fresh = own_scores(rows, featurizer, number, reward, weights, config)
     return featurizer, OwnScores.unknown(len(featurizer.memory), len(reward.aspects)).with_scores(fresh, number), found
