@@ -71,8 +71,9 @@ class TestFewTrips:
             mine = combined(self.mine(n).trips[:, 0, :, None], got.weights)
             share = n / (n + SCALE.prior_trips)
             assert got.trip.centre == pytest.approx(share * mine.mean() + (1 - share) * usual.centre, rel=1e-5)
-            assert (got.normal.weights == 1.0).sum() == n
-            assert got.normal.total == pytest.approx(max(SCALE.stand_in_up_to, n))
+            own = got.normal.weights[got.normal.weights >= 1.0]
+            assert own.tolist() == pytest.approx([min(SCALE.replaces, SCALE.stand_in_up_to / n)] * n)
+            assert got.normal.total == pytest.approx(SCALE.stand_in_up_to)
 
     def test_a_trip_without_a_score_does_not_change_the_scale(self) -> None:
         own = self.mine(10)
@@ -269,7 +270,15 @@ class TestConfigured:
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"odd": 0.0}, {"looks": 0}, {"staleness": -1.0}, {"suspect_from": 2.0}, {"prior_trips": 0.0}, {"even": 1.0}],
+        [
+            {"odd": 0.0},
+            {"looks": 0},
+            {"replaces": 0.5},
+            {"staleness": -1.0},
+            {"suspect_from": 2.0},
+            {"prior_trips": 0.0},
+            {"even": 1.0},
+        ],
     )
     def test_impossible_scaling_is_refused(self, wrong: dict[str, float]) -> None:
         with pytest.raises(DataError, match=next(iter(wrong))):

@@ -63,7 +63,8 @@ def command(
         iterations=settings.iterations or shipped.iterations,
         seed=settings.seed,
     )
-    what = f"{'learning from' if kept is None else 'scoring'} {recipe.people} people in each of {recipe.towns + recipe.cities} towns"
+    does = "learning from" if kept is None else "scoring"
+    what = f"{does} {recipe.people} people in each of {recipe.towns + recipe.cities} towns"
     with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
         reward = pretrain(recipe, done, kept)
     write_reward(output, reward)

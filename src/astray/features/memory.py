@@ -193,8 +193,8 @@ class Memory(Generic[Name]):
     def earlier_counts(self, keys: Array, before: Array) -> NDArray[np.float32]:
         """Returns the number of early trips in which each key occurred, by weight, as a memory of them alone counts.
 
-        ``before`` gives, for each key, how many of the first trips to count. The trips must be :meth:`ordered`, so these
-        are the earliest ones. So each remembered trip can be scored by what came before it.
+        ``before`` gives, for each key, how many of the first trips to count. The trips must be :meth:`ordered`, so
+        these are the earliest ones. So each remembered trip can be scored by what came before it.
 
         >>> key = np.array([7, 7, 7], np.uint64)
         >>> memory = Memory().add({"a": key, "b": key[:0], "c": key}, {"a": 1.0, "b": 2.0, "c": 3.0})
@@ -203,7 +203,7 @@ class Memory(Generic[Name]):
         """
         if self._are_few(keys, None):
             start, end = self.keys.searchsorted(keys), self.keys.searchsorted(keys, side="right")
-            end = _first_from(np.append(self.trips, np.int32(-1)), start, end, before)
+            end = _first_from(self.trips, start, end, before)
         else:
             at = self._index.find(keys)
             start, end = self._index.starts.take(at), self._index.first_from(at, before)
@@ -312,16 +312,13 @@ def index_of_counts(keys: NDArray[np.uint64], counts: Array) -> _Index:
 
 
 def _first_from(trips: Array, start: Array, end: Array, trip: Array) -> NDArray[np.int64]:
-    """Returns the first of the postings from ``start`` to ``end`` that is of the given trip or a later one; else ``end``.
-
-    ``trips`` are those of all postings, with one more at the end.
-    """
+    """Returns the first posting from ``start`` to ``end`` that is of the given trip or a later one, else ``end``."""
     found = start.astype(np.int64)
-    step = 1 << int((end - found).max(initial=0)).bit_length() >> 1
+    step = 1 << int((end - found).max(initial=0)).bit_length() >> 1  # 0 if there are no postings
     while step:  # passes ``step`` postings if the last of them is of an earlier trip
         last = found + (step - 1)
         earlier = last < end
-        earlier &= trips.take(np.minimum(last, end)) < trip
+        earlier &= trips.take(last, mode="clip") < trip
         found += step * earlier
         step >>= 1
     return found

@@ -56,7 +56,7 @@ class Reference:
     noise: float
 
     def rewards(self, what: str, history: float, weights: Sequence[float]) -> Floats:
-        """Returns the combined rewards of normal ``trips``, ``under_way`` or ``steps`` of agents with such a history."""
+        """Returns the combined rewards of ``trips``, ``under_way`` or ``steps`` of agents with such a history."""
         some = getattr(self, what)[int(band_of(history))]
         return combined(some[:, :, None], weights)[:, 0]
 

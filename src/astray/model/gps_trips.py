@@ -610,7 +610,7 @@ class GpsTrips(World):
         featurizer = memory.featurizer(name, common, centre)
         stale = began is not None and memory.is_stale(began, common.scaling)
         measured = partial(memory.scale(common).calibration, stale=stale)
-        return AgentModel(featurizer, history, measured, common.scaling, self.weights)
+        return AgentModel(featurizer, history, measured, common.scaling)
 
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         """Explains one trip, given the scores of all its fixes."""

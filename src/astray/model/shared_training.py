@@ -36,7 +36,7 @@ from astray.model.parameters import Parameters
 from astray.model.plain_values import configured
 from astray.model.trip_selection import drawn, remember, sample
 from astray.scoring.normality import over_heads
-from astray.scoring.own_scale import lowest_running
+from astray.scoring.own_scale import SeenTrips, lowest_running
 from astray.scoring.scale_config import ScaleConfig
 
 if TYPE_CHECKING:
@@ -258,9 +258,9 @@ def _past_of(world: TripDemonstrator, reward: Reward, weights: Sequence[float], 
     began = world.trips.columns["time"][world.trips.offsets[:-1]]
     before = np.where(number >= 0, number, np.searchsorted(memory.times, began))
     familiar, statistics = featurizer.measure(rows, before=before)
-    whole = trip_rewards(reward.trip, statistics).mean(axis=2)
-    lowest = lowest_running(rows, familiar, featurizer, reward, weights, config, before=before)
-    return _Past(before, whole, lowest, statistics)
+    seen = SeenTrips(rows, familiar, trip_rewards(reward.trip, statistics), before)
+    lowest = lowest_running(seen, featurizer, reward, weights, config)
+    return _Past(before, seen.rewards.mean(axis=2), lowest, statistics)
 
 
 def _shortened(worlds: Sequence[TripDemonstrator], rng: np.random.Generator) -> list[TripDemonstrator]:

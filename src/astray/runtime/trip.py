@@ -349,7 +349,7 @@ class OpenTrip:
         n, calibration = self.rows.total, self.agent_model.calibration
         if self.running is not None and not self.score_steps:
             self._see_last()
-            of = (self._as_trip(n), self.featurizer, self.reward, self.agent_model.weights, self.agent_model.scaling)
+            of = (self._as_trip(n), self.featurizer, self.reward)
             self.seen = see(*of, familiar=self.rows.familiar[:n])
             return self._trip_score(_first(trip_normality(self.seen.rewards, calibration)), n, self.eps, None)
         scores = self.scores(n, finished=True)

@@ -104,8 +104,8 @@ def own_scores(
 
     The memory must be in the order of time. The scores of a trip whose number is -1 mean nothing.
     """
-    seen = see(rows, featurizer, reward, weights, config, number)
-    return OwnScores(seen.scores, step_location(seen, featurizer, reward, weights))
+    before = np.where(number >= 0, number, len(featurizer.memory))
+    return scores_of(see(rows, featurizer, reward, before), featurizer, reward, weights, config)
 
 
 class SeenTrips(NamedTuple):
@@ -114,86 +114,65 @@ class SeenTrips(NamedTuple):
     rows: TripRows
     familiar: NDArray[np.float32]  # the familiarity of the rows
     rewards: NDArray[np.float64]  # the rewards of whole trips: (trips, aspects, heads)
-    scores: NDArray[np.float32]  # as in :class:`OwnScores`
-    usable: NDArray[np.bool_]  # True for trips that had enough trips before them to set the scale
+    before: NDArray[np.int64] | None = None  # how many of the memory's first trips each was compared with; None: all
 
 
 def see(
     rows: TripRows,
     featurizer: Featurizer,
     reward: Reward,
-    weights: Sequence[float],
-    config: ScaleConfig,
-    before: Array | None = None,
+    before: NDArray[np.int64] | None = None,
     familiar: NDArray[np.float32] | None = None,
 ) -> SeenTrips:
-    """Computes the rewards of trips, each by the first ``before`` trips of the memory; by default by all of them.
+    """Computes the rewards of whole trips, each by the first ``before`` trips of the memory; by default by all of them.
 
     ``familiar`` is the familiarity of the rows, if the caller has it already.
     """
     assert reward.trip is not None
-    memory, began = featurizer.memory, np.full(rows.n_trips, -np.inf)
-    began[rows.present] = rows.steps.time[rows.starts]
-    all_trips = np.full(rows.n_trips, len(memory))
-    before = None if before is None else np.where(before < 0, all_trips, before)
-    known = all_trips if before is None else before
-    long_known = np.minimum(np.searchsorted(memory.times, began - config.staleness, side="right"), known)
     familiar = featurizer.familiarity(rows, before=before) if familiar is None else familiar
-    rewards, running = whole_and_lowest(rows, familiar, featurizer, reward, weights, config, before)
-    scores = np.full((rows.n_trips, SCALES, len(reward.aspects)), np.nan, np.float32)
-    scores[:, 0], scores[:, 1] = rewards.mean(axis=2), running
-    scores[:, 2:] = scores[:, :2]
-    older = np.flatnonzero((long_known < known) & (long_known >= config.least_before))
+    statistics = featurizer.trip_statistics(rows, familiar, None, _makers(featurizer, rows.n_trips), before)
+    return SeenTrips(rows, familiar, trip_rewards(reward.trip, statistics), before)
+
+
+def scores_of(
+    seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float], config: ScaleConfig
+) -> OwnScores:
+    """Scores trips, seen with this featurizer's memory, for all four scales."""
+    rows, memory = seen.rows, featurizer.memory
+    began = np.full(rows.n_trips, -np.inf)
+    began[rows.present] = rows.steps.time[rows.starts]
+    known = np.full(rows.n_trips, len(memory)) if seen.before is None else seen.before
+    # What a memory that is as old as that would know of the trips before each one.
+    known_then = np.minimum(np.searchsorted(memory.times, began - config.staleness, side="right"), known)
+    with_lowest = (featurizer, reward, weights, config)
+    found = np.full((rows.n_trips, SCALES, len(reward.aspects)), np.nan, np.float32)
+    found[:, 0], found[:, 1] = seen.rewards.mean(axis=2), lowest_running(seen, *with_lowest)
+    found[:, 2:] = found[:, :2]
+    older = np.flatnonzero((known_then < known) & (known_then >= config.least_before))
     if len(older):
-        some, first = rows[older], long_known[older]
-        again = (some, featurizer.familiarity(some, before=first), featurizer, reward, weights, config, first)
-        whole, scores[older, 3] = whole_and_lowest(*again)
-        scores[older, 2] = whole.mean(axis=2)
-    for scale, trips in ((0, known), (1, known), (2, long_known), (3, long_known)):
-        scores[trips < config.least_before, scale] = np.nan
-    return SeenTrips(rows, familiar, rewards, scores, known >= config.least_before)
-
-
-def whole_and_lowest(
-    rows: TripRows,
-    familiar: NDArray[np.float32],
-    featurizer: Featurizer,
-    reward: Reward,
-    weights: Sequence[float],
-    config: ScaleConfig,
-    before: Array | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the rewards of whole trips, (trips, aspects, heads), and the lowest ones under way, (trips, aspects)."""
-    assert reward.trip is not None
-    maker = _makers(featurizer, rows.n_trips)
-    statistics = featurizer.trip_statistics(rows, familiar, None, maker, before)
-    whole = trip_rewards(reward.trip, statistics)
-    return whole, lowest_running(rows, familiar, featurizer, reward, weights, config, maker, before)
+        then = see(rows[older], featurizer, reward, known_then[older])
+        found[older, 2], found[older, 3] = then.rewards.mean(axis=2), lowest_running(then, *with_lowest)
+    found[known < config.least_before, :2] = np.nan
+    found[known_then < config.least_before, 2:] = np.nan
+    return OwnScores(found, _step_location(seen, known >= config.least_before, featurizer, reward, weights))
 
 
 def lowest_running(
-    rows: TripRows,
-    familiar: NDArray[np.float32],
-    featurizer: Featurizer,
-    reward: Reward,
-    weights: Sequence[float],
-    config: ScaleConfig,
-    maker: Array | None = None,
-    before: Array | None = None,
-    without: Array | None = None,
+    seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float], config: ScaleConfig
 ) -> NDArray[np.float64]:
     """Returns the rewards of trips, (trips, aspects), at the look at which their combined reward is lowest.
 
     NaN for a trip without rows.
     """
     assert reward.trip is not None
+    rows = seen.rows
     found = np.full((rows.n_trips, len(reward.aspects)), np.nan)
     ends = looks(rows.steps.time, rows.starts, config.looks, config.settled)
     if not len(ends):
         return found
-    running = trip_rewards(reward.trip, featurizer.statistics_at(ends, rows, familiar, without, maker, before)).mean(
-        axis=2
-    )
+    maker = _makers(featurizer, rows.n_trips)
+    statistics = featurizer.statistics_at(ends, rows, seen.familiar, None, maker, seen.before)
+    running = trip_rewards(reward.trip, statistics).mean(axis=2)
     score, trip = combined(running[:, :, None], weights)[:, 0], rows.steps.trip[ends]
     lowest_first = np.lexsort((score, trip))
     lowest = lowest_first[changes(trip[lowest_first])]
@@ -201,9 +180,11 @@ def lowest_running(
     return found
 
 
-def step_location(seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float]) -> Location | None:
+def _step_location(
+    seen: SeenTrips, usable: Array, featurizer: Featurizer, reward: Reward, weights: Sequence[float]
+) -> Location | None:
     """Returns centre and spread of the rewards of the steps of usable trips; None if there are no such steps."""
-    here = seen.usable[seen.rows.steps.trip]
+    here = usable[seen.rows.steps.trip]
     features = featurizer.features(seen.rows.steps[here], seen.familiar[here])
     steps = over_heads(reward.step(features), step_weights(reward, weights))
     return locate(steps) if len(steps) else None
@@ -251,7 +232,10 @@ class OwnScale:
         mine = combined(own.known(len(weights), unfinished, stale)[:, :, None], weights)[:, 0]
         usual_trip = locate(everybody)
         trip = shrunk(mine, usual_trip, self.config.prior_trips)
-        stand_in = max(self.config.stand_in_up_to - len(mine), 0.0)
+        wanted = self.config.stand_in_up_to
+        # A life may drift as no simulated one does, so where others stand in, an own trip says more than one of theirs.
+        each = float(np.clip(wanted / max(len(mine), 1), 1.0, self.config.replaces))
+        stand_in = max(wanted - each * len(mine), 0.0)
         step_shares = step_weights(reward, self.asked)
         return Calibration(
             reward.aspects,
@@ -261,7 +245,7 @@ class OwnScale:
             normal=Sample.of(
                 # All agents' scores, in units of all agents: in its own units, each agent has about the same tail.
                 np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
-                np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
+                np.concatenate([np.full(len(mine), each), np.full(len(everybody), stand_in / len(everybody))]),
             ),
             trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
             step_weights=step_shares,

@@ -23,12 +23,11 @@ class ScaleConfig:
 
     prior_trips: float = 10.0  # the centre and spread of all agents weigh as much as this number of the agent's trips
     stand_in_up_to: float = 100.0  # trips for a p-value; if the agent has fewer, those of all agents fill up
+    replaces: float = 2.0  # trips of all agents that one of the agent's own replaces, at most
     odd: float = 0.02  # share of the agent's own trips that may look odd by an aspect before it loses weight
     least_before: int = 10  # a past trip sets the scale if at least this many trips came before it
-    stale_after: float = (
-        86_400.0  # a trip that begins this many seconds after the newest past trip finds a stale memory
-    )
-    staleness: float = 7 * 86_400.0  # a stale memory is measured by what came this many seconds before each past trip
+    stale_after: float = 86_400.0  # seconds after the newest past trip from which the memory counts as stale
+    staleness: float = 7 * 86_400.0  # seconds before each past trip that a stale memory does not know
     looks: int = 16  # rows at which the running score of a past trip is read, at most
     settled: float = 60.0  # seconds after which an open trip can raise an alert
     mistaken: float = 0.5  # the expected number of the agent's own trips among the suspected ones, at most
@@ -51,5 +50,7 @@ class ScaleConfig:
                 f"prior_trips is {self.prior_trips}, stand_in_up_to {self.stand_in_up_to}, mistaken {self.mistaken}",
                 remedy="give prior_trips above 0, the others 0 or more",
             )
+        if not self.replaces >= 1.0:
+            raise DataError(f"replaces is {self.replaces}", remedy="give 1 or more")
         if self.looks < 1 or self.rounds < 1:
             raise DataError(f"looks is {self.looks}, rounds is {self.rounds}", remedy="give at least 1 of each")

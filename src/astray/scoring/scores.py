@@ -65,7 +65,6 @@ class AgentModel:
     history: float  # the number of past trips
     measured: Callable[[bool], Calibration]  # returns the scales; takes True for unfinished trips
     scaling: ScaleConfig = ScaleConfig()
-    weights: tuple[float, ...] = ()  # of the aspects, as the user gave them
 
     @cached_property
     def calibration(self) -> Calibration:
