@@ -142,7 +142,7 @@ def scores_of(
     began = np.full(rows.n_trips, -np.inf)
     began[rows.present] = rows.steps.time[rows.starts]
     known = np.full(rows.n_trips, len(memory)) if seen.before is None else seen.before
-    # What a memory that is as old as that would know of the trips before each one.
+    # What a memory of that age would know of the trips before each one. If that is too little, the fresh score stands in.
     known_then = np.minimum(np.searchsorted(memory.times, began - config.staleness, side="right"), known)
     with_lowest = (featurizer, reward, weights, config)
     found = np.full((rows.n_trips, SCALES, len(reward.aspects)), np.nan, np.float32)
@@ -152,8 +152,7 @@ def scores_of(
     if len(older):
         then = see(rows[older], featurizer, reward, known_then[older])
         found[older, 2], found[older, 3] = then.rewards.mean(axis=2), lowest_running(then, *with_lowest)
-    found[known < config.least_before, :2] = np.nan
-    found[known_then < config.least_before, 2:] = np.nan
+    found[known < config.least_before] = np.nan
     return OwnScores(found, _step_location(seen, known >= config.least_before, featurizer, reward, weights))
 
 

@@ -27,7 +27,7 @@ class ScaleConfig:
     odd: float = 0.02  # share of the agent's own trips that may look odd by an aspect before it loses weight
     least_before: int = 10  # a past trip sets the scale if at least this many trips came before it
     stale_after: float = 86_400.0  # seconds after the newest past trip from which the memory counts as stale
-    staleness: float = 7 * 86_400.0  # seconds before each past trip that a stale memory does not know
+    staleness: float = 3 * 86_400.0  # seconds before each past trip that a stale memory does not know
     looks: int = 16  # rows at which the running score of a past trip is read, at most
     settled: float = 60.0  # seconds after which an open trip can raise an alert
     mistaken: float = 0.5  # the expected number of the agent's own trips among the suspected ones, at most
