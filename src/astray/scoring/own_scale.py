@@ -142,7 +142,7 @@ def scores_of(
     began = np.full(rows.n_trips, -np.inf)
     began[rows.present] = rows.steps.time[rows.starts]
     known = np.full(rows.n_trips, len(memory)) if seen.before is None else seen.before
-    # What a memory of that age would know of the trips before each one. If that is too little, the fresh score stands in.
+    # What a memory of that age would know of the trips before each one. If it is too little, the fresh score stands in.
     known_then = np.minimum(np.searchsorted(memory.times, began - config.staleness, side="right"), known)
     with_lowest = (featurizer, reward, weights, config)
     found = np.full((rows.n_trips, SCALES, len(reward.aspects)), np.nan, np.float32)
