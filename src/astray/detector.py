@@ -393,9 +393,14 @@ class Detector(Parameters):
         """Returns the agents of these trips that the model does not know: it has no past trips of them."""
         return self.fitted.unknown_agents(trips)
 
-    def agent_model(self, agent: str = "", near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns the parts that score one agent's GPS trips fix by fix; for an unknown agent, around ``near``."""
-        return self.fitted.agent_model(agent, near)
+    def agent_model(
+        self, agent: str = "", near: tuple[float, float] | None = None, began: float | None = None
+    ) -> AgentModel:
+        """Returns the parts that score one agent's GPS trips fix by fix; for an unknown agent, around ``near``.
+
+        ``began`` is the time at which the trip began. If that is long after the newest past trip, the scale is wider.
+        """
+        return self.fitted.agent_model(agent, near, began)
 
     # ---------------------------------------------------------------- local time
 

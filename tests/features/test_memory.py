@@ -549,3 +549,21 @@ def test_a_featurizer_needs_fixes():
 def test_a_rule_that_forgets_everything_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(DataError, match="give a number above 0"):
         Forgetting(**wrong)
+
+
+@settings(max_examples=150, deadline=None)
+@given(trips_of_keys, st.one_of(st.none(), st.floats(0.5, 20.0)), st.integers(0, 2**32 - 1), raw_or_hashed)
+def test_counts_of_earlier_trips_are_those_of_a_memory_of_these_trips_alone(
+    trips: dict[str, list[int]], half_life: float | None, seed: int, factor: np.uint64
+):
+    """Many keys are looked up in a table, few by bisection; both must agree."""
+    rule, times = Forgetting(half_life=half_life), np.random.default_rng(seed).uniform(0.0, 50.0, len(trips))
+    keys = {name: np.array(keys, np.uint64) * factor for name, keys in trips.items()}
+    memory = replace(Memory(), forgetting=rule).add(keys, dict(zip(trips, times.tolist(), strict=True))).ordered()
+    asked = np.arange(14).astype(np.uint64) * factor
+    for before in range(len(trips) + 1):
+        alone = memory.remove(memory.trip_ids[before:])
+        for query in (asked, np.tile(asked, 9)):
+            found = memory.earlier_counts(query, np.full(len(query), before))
+            np.testing.assert_allclose(found, alone.counts(query), rtol=1e-6)
+        np.testing.assert_allclose(memory.earlier_history(np.array([before])), [alone.history], rtol=1e-9)

@@ -41,7 +41,7 @@ def arrays(reward: Reward) -> list[np.ndarray]:
     assert reward.reference is not None
     r = reward.reference
     of = [a for part in (reward.step, reward.trip) for layer in part.layers for a in layer]
-    return [*of, r.trips, r.prefixes, r.steps, r.typical, np.array(r.noise)]
+    return [*of, r.trips, r.under_way, r.steps, r.typical, np.array(r.noise)]
 
 
 class TestTeachers:
@@ -126,7 +126,7 @@ class TestSharing:
         assert reward.reference is not None
         assert reward.reference.trips.shape == (len(BANDS) + 1, LITTLE.reference, len(reward.aspects))
         assert np.isfinite(reward.reference.trips).all()
-        assert np.isfinite(reward.reference.prefixes).all()
+        assert np.isfinite(reward.reference.under_way).all()
         assert reward.reference.noise > 0
         assert reward.aspects == reward.step.aspects == ("place", "route", "manner", "time")
 

@@ -55,7 +55,7 @@ def test_it_has_four_aspects_and_fits_the_default_features() -> None:
 def test_its_reference_has_finite_rewards_in_every_band_of_history() -> None:
     reference = pretrained().reference
     assert reference is not None
-    for part in (reference.trips, reference.prefixes, reference.steps):
+    for part in (reference.trips, reference.under_way, reference.steps):
         assert part.shape[0] == len(BANDS) + 1
         assert part.shape[1] >= 100
         assert np.isfinite(part).all()

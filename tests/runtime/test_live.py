@@ -24,8 +24,9 @@ from astray.irl.shared import trip_rewards
 from astray.model.steps_world import Steps
 from astray.runtime import Score, Session, TripScore
 from astray.runtime.session import MAX_RATE
-from astray.runtime.trip import SETTLED, TOGETHER, score_open
+from astray.runtime.trip import TOGETHER, score_open
 from astray.scoring.normality import trip_normality
+from astray.scoring.scale_config import ScaleConfig
 from astray.simulate import city
 from fitted import QUICK, claimed, featurizer_of
 
@@ -298,7 +299,7 @@ def test_a_trip_of_one_fix_has_the_scores_of_the_table(detector: Detector, unsee
 def test_the_running_score_is_that_of_the_rows_so_far_measured_as_an_unfinished_trip(
     detector: Detector, unseen: Trajectories
 ) -> None:
-    featurizer, agent_model = featurizer_of(detector), detector.agent_model("p00")
+    featurizer = featurizer_of(detector)
     assert featurizer is not None
     assert detector.reward_.trip is not None
     whole = fixes_of(unseen[:1])
@@ -307,7 +308,7 @@ def test_the_running_score_is_that_of_the_rows_so_far_measured_as_an_unfinished_
     for fixes, name in ((whole, ""), (fixes_of(unseen[7:8]), ""), (broken, "t1")):
         scores, final = live(detector.open("p00", stay=None), fixes, name)
         assert_equal(final, detector, as_trip(fixes))
-        rows = featurizer.rows(as_trip(fixes))
+        rows, agent_model = featurizer.rows(as_trip(fixes)), detector.agent_model("p00", began=fixes[0][0])
         starts = rows.steps.time.tolist()[:-1]  # the last fix is a row of the whole trip alone
         for k, (begin, end) in enumerate(pairwise([*starts, math.inf])):
             prefix = rows.prefixes(np.array([(k + 0.5) / len(rows.steps)]))
@@ -326,10 +327,11 @@ def test_the_running_score_is_that_of_the_rows_so_far_measured_as_an_unfinished_
 def test_an_open_trip_is_compared_with_past_trips_to_its_known_destination(
     detector: Detector, unseen: Trajectories
 ) -> None:
-    featurizer, agent_model = featurizer_of(detector), detector.agent_model("p00")
+    featurizer = featurizer_of(detector)
     assert featurizer is not None
     assert detector.reward_.trip is not None
     fixes = fixes_of(unseen[:1])
+    agent_model = detector.agent_model("p00", began=fixes[0][0])
     there, elsewhere = fixes[-1][1:], (fixes[0][1] + 0.02, fixes[0][2])
     rows = featurizer.rows(as_trip(fixes))
     half = rows.prefixes(np.array([0.5]))
@@ -524,7 +526,7 @@ def test_an_alert_opens_at_the_threshold_and_closes_half_way_back_to_normal(
             for before, after in pairwise(scores):
                 assert after.trip is not None
                 score = after.trip.score
-                if after.time - final.start < SETTLED:
+                if after.time - final.start < ScaleConfig.settled:
                     assert not after.alert
                 elif before.alert != after.alert:
                     assert score <= eps if after.alert else score > eps / 2

@@ -46,13 +46,15 @@ class FittedDetector:
         found = np.full(len(test), np.nan)
         for agent in test.agents:
             at = np.flatnonzero(test.agent_ids == agent)
-            model = self.detector.agent_model(agent)
-            featurizer = model.featurizer
+            featurizer = self.detector.agent_model(agent).featurizer
             rows = featurizer.rows(test[at])
             rows = replace(rows, finished=np.zeros(rows.n_trips, np.bool_))
             maker = np.repeat(featurizer.popularity.number_of([agent]), rows.n_trips)
             statistics = featurizer.measure(rows, None, maker)[1]
-            found[at] = trip_normality(trip_rewards(reward, statistics), model.unfinished).score
+            rewards = trip_rewards(reward, statistics)
+            for i, began in zip(at.tolist(), test.columns["time"][test.offsets[:-1]][at].tolist(), strict=True):
+                scale = self.detector.agent_model(agent, began=began).unfinished
+                found[i] = trip_normality(rewards[at == i], scale).score[0]
         return found
 
     def fixes(self, test: Trajectories) -> Floats:

@@ -21,6 +21,10 @@ def command(
     towns: Annotated[int | None, Option("--towns", min=1, help="How many towns to simulate.")] = None,
     people: Annotated[int | None, Option("--people", min=2, help="How many people live in each town.")] = None,
     days: Annotated[int | None, Option("--days", min=7, help="How many days to simulate.")] = None,
+    keep: Annotated[
+        Path | None,
+        Option("--keep", metavar="FILE", help="Keep this reward; measure only what is normal by it, its reference."),
+    ] = None,
 ) -> None:
     """Learn, from simulated people, the reward that every model begins with.
 
@@ -38,14 +42,18 @@ def command(
       astray fit past.csv -o me.astray --reward mine.safetensors
       [dim]# a small one, to try it out: a minute or two[/dim]
       astray pretrain -o small.safetensors --towns 2 --people 8 --days 28
+      [dim]# the same reward, after a change of how trips are scored[/dim]
+      astray pretrain -o mine.safetensors --keep mine.safetensors
     """
     check_target(output)
     if settings.iterations == 0:
         raise SettingsError("no reward is learned in 0 iterations", place="--iterations", remedy="give at least 1")
-    require_extra("learn", "learning a reward", "torch")
-    from astray.model.pretrained import write_reward
+    from astray.model.pretrained import read_reward, write_reward
     from astray.model.pretraining import Recipe, pretrain
 
+    kept = None if keep is None else read_reward(keep)
+    if kept is None:
+        require_extra("learn", "learning a reward", "torch")
     shipped = Recipe()
     recipe = Recipe(
         towns=towns or shipped.towns,
@@ -55,9 +63,10 @@ def command(
         iterations=settings.iterations or shipped.iterations,
         seed=settings.seed,
     )
-    what = f"learning from {recipe.people} people in each of {recipe.towns + recipe.cities} towns"
+    does = "learning from" if kept is None else "scoring"
+    what = f"{does} {recipe.people} people in each of {recipe.towns + recipe.cities} towns"
     with leaving_at_once(), progress(what, quiet=settings.quiet) as done:
-        reward = pretrain(recipe, done)
+        reward = pretrain(recipe, done, kept)
     write_reward(output, reward)
     aspects = ", ".join(reward.aspects)
     say(f"{output}: a reward of {aspects}; astray fit --reward {output} begins with it", quiet=settings.quiet)

@@ -310,20 +310,25 @@ def keys_by_trip(steps: Steps, habits: Sequence[Habit], frame: Frame = GRID_ORIG
     return {int(steps.trip[a]): np.unique(keys[a:b][fresh[a:b]]) for a, b in zip(starts, ends, strict=True)}
 
 
-def familiarity(keys: Array, memory: Memory, without: Array | None = None) -> NDArray[np.float32]:
+def familiarity(
+    keys: Array, memory: Memory, without: Array | None = None, before: Array | None = None
+) -> NDArray[np.float32]:
     """Returns log(1 + count) of every habit, averaged over the grids: (steps, habits), stored habit by habit.
 
-    ``without`` gives, for each step, the number of a remembered trip to ignore; -1 for none.
+    ``without`` gives, for each step, the number of a remembered trip to ignore; -1 for none. ``before`` gives, for each
+    step, how many of the first trips to count; by default all.
     """
     n, habits, grids = keys.shape
     rows = keys.transpose(1, 2, 0).reshape(habits * grids, n)
     # A cell is larger than a step, so a step mostly has the same key as the one before: look up each run of them once.
     fresh = np.ones(rows.shape, bool)
     np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
-    if without is not None:
-        fresh[:, 1:] |= without[1:] != without[:-1]
+    for of_step in (without, before):
+        if of_step is not None:
+            fresh[:, 1:] |= of_step[1:] != of_step[:-1]
     run = np.flatnonzero(fresh)
-    logs = memory.log_counts(rows.ravel()[run], None if without is None else without[run % n])
+    of_runs = [None if of_step is None else of_step[run % n] for of_step in (without, before)]
+    logs = memory.log_counts(rows.ravel()[run], *of_runs)
     logs = np.repeat(logs, np.diff(run, append=rows.size)).reshape(habits, grids, n)
     return np.asarray(logs.mean(axis=1, dtype=np.float32).T)
 

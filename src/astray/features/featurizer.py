@@ -23,6 +23,7 @@ from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
 from astray.features.statistics import Statistic, statistics, statistics_of
 from astray.features.steps import Step, Steps, chosen, looked_at, steps_of
+from astray.features.trip_looks import statistics_at
 from astray.features.trip_rows import TRIP_HABITS, TripRows
 
 Array = NDArray[Any]
@@ -265,19 +266,27 @@ class Featurizer:
         return self.trip_rows(of.steps, len(of.trips))
 
     def measure(
-        self, rows: TripRows, without: Array | None = None, maker: Array | None = None
+        self,
+        rows: TripRows,
+        without: Array | None = None,
+        maker: Array | None = None,
+        before: Array | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns the familiarity of rows and the statistics of their trips.
 
         For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker`` the number (in the
-        popularity) of the agent that made the trip, to ignore there; -1 for none.
+        popularity) of the agent that made the trip, to ignore there; -1 for none. ``before`` is how many of the
+        memory's first trips to compare the trip with; by default all.
         """
-        familiar = self.familiarity(rows, without)
-        return familiar, self.trip_statistics(rows, familiar, without, maker)
+        familiar = self.familiarity(rows, without, before)
+        return familiar, self.trip_statistics(rows, familiar, without, maker, before)
 
-    def familiarity(self, rows: TripRows, without: Array | None = None) -> NDArray[np.float32]:
-        """Returns the familiarity of rows: (rows, habits)."""
-        return familiarity(rows.keys, self.memory, None if without is None else without[rows.steps.trip])
+    def familiarity(
+        self, rows: TripRows, without: Array | None = None, before: Array | None = None
+    ) -> NDArray[np.float32]:
+        """Returns the familiarity of rows, (rows, habits); ``without`` and ``before`` as for :meth:`measure`."""
+        of_rows = [None if of_trip is None else of_trip[rows.steps.trip] for of_trip in (without, before)]
+        return familiarity(rows.keys, self.memory, *of_rows)
 
     def trip_statistics(
         self,
@@ -285,10 +294,24 @@ class Featurizer:
         familiar: NDArray[np.float32],
         without: Array | None = None,
         maker: Array | None = None,
+        before: Array | None = None,
     ) -> NDArray[np.float32]:
         """Returns the statistics of trips whose rows' familiarity is known."""
         seen = (rows, familiar, self.config.habits, self.memory, self.popularity)
-        return statistics(*seen, window=self.config.window_rows, without=without, maker=maker)
+        return statistics(*seen, window=self.config.window_rows, without=without, maker=maker, before=before)
+
+    def statistics_at(
+        self,
+        ends: Array,
+        rows: TripRows,
+        familiar: NDArray[np.float32],
+        without: Array | None = None,
+        maker: Array | None = None,
+        before: Array | None = None,
+    ) -> NDArray[np.float32]:
+        """Returns the statistics of trips up to each of the rows ``ends``; for the others see :meth:`measure`."""
+        seen = (ends, rows, familiar, self.config.habits, self.memory, self.popularity)
+        return statistics_at(*seen, window=self.config.window_rows, without=without, maker=maker, before=before)
 
     def features(self, steps: Steps, familiar: NDArray[np.float32]) -> NDArray[np.float32]:
         """Returns the features of steps whose familiarity is known."""

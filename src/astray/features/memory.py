@@ -190,8 +190,64 @@ class Memory(Generic[Name]):
             counts[own] = left
         return counts.reshape(keys.shape)
 
-    def log_counts(self, keys: Array, without: Array | None = None) -> NDArray[np.float32]:
-        """Returns log(1 + count) of each key of a flat array; ``without`` as in :meth:`counts`."""
+    def earlier_counts(self, keys: Array, before: Array) -> NDArray[np.float32]:
+        """Returns the number of early trips in which each key occurred, by weight, as a memory of them alone counts.
+
+        ``before`` gives, for each key, how many of the first trips to count. The trips must be :meth:`ordered`, so
+        these are the earliest ones. So each remembered trip can be scored by what came before it.
+
+        >>> key = np.array([7, 7, 7], np.uint64)
+        >>> memory = Memory().add({"a": key, "b": key[:0], "c": key}, {"a": 1.0, "b": 2.0, "c": 3.0})
+        >>> memory.earlier_counts(key, np.array([0, 2, 3])).tolist()
+        [0.0, 1.0, 2.0]
+        """
+        if self._are_few(keys, None):
+            start, end = self.keys.searchsorted(keys), self.keys.searchsorted(keys, side="right")
+            end = _first_from(self.trips, start, end, before)
+        else:
+            at = self._index.find(keys)
+            start, end = self._index.starts.take(at), self._index.first_from(at, before)
+        there = end - start
+        if self.forgetting.half_life is None:
+            return np.asarray(there, np.float32)
+        found = np.zeros(len(keys))
+        some = np.flatnonzero(there)
+        last = self.trips[end[some] - 1]
+        found[some] = self._decayed[end[some] - 1] * self._decay(self.times[before[some] - 1] - self.times[last])
+        return found.astype(np.float32)
+
+    def earlier_history(self, before: Array) -> NDArray[np.float64]:
+        """Returns the :attr:`history` of a memory of the first trips alone, for each number of them in ``before``."""
+        if self.forgetting.half_life is None:
+            return np.asarray(before, np.float64)
+        decayed = self._summed(np.zeros(len(self), np.int64), self.times)
+        return np.asarray(np.append(decayed, 0.0)[np.asarray(before) - 1])
+
+    @cached_property
+    def _decayed(self) -> NDArray[np.float64]:
+        """Returns, for each posting, the weight of its key's postings up to this one, at the time of this one."""
+        return self._summed(self.keys, self.times[self.trips])
+
+    def _decay(self, age: Array) -> NDArray[np.float64]:
+        assert self.forgetting.half_life is not None
+        return np.asarray(0.5 ** (age / self.forgetting.half_life))
+
+    def _summed(self, groups: Array, times: Array) -> NDArray[np.float64]:
+        """Returns the weights of each group's entries up to each one, summed, as they are at the time of that one."""
+        found, step = np.ones(len(times)), 1
+        # Each round doubles the number of entries that a sum covers, so it is exact however old the entries are.
+        while step < len(times) and (same := groups[step:] == groups[:-step]).any():
+            found[step:] += np.where(same, self._decay(times[step:] - times[:-step]) * found[:-step], 0.0)
+            step *= 2
+        return found
+
+    def log_counts(self, keys: Array, without: Array | None = None, before: Array | None = None) -> NDArray[np.float32]:
+        """Returns log(1 + count) of each key of a flat array.
+
+        ``without`` is as in :meth:`counts`, ``before`` as in :meth:`earlier_counts`.
+        """
+        if before is not None:
+            return np.log1p(self.earlier_counts(keys, before))
         if self._are_few(keys, without):
             return np.log1p(self._bisect(keys, without))
         at = self._index.find(keys)
@@ -255,6 +311,19 @@ def index_of_counts(keys: NDArray[np.uint64], counts: Array) -> _Index:
     return _Index.of(keys, np.arange(len(keys), dtype=np.int32), counts.astype(np.float64))
 
 
+def _first_from(trips: Array, start: Array, end: Array, trip: Array) -> NDArray[np.int64]:
+    """Returns the first posting from ``start`` to ``end`` that is of the given trip or a later one, else ``end``."""
+    found = start.astype(np.int64)
+    step = 1 << int((end - found).max(initial=0)).bit_length() >> 1  # 0 if there are no postings
+    while step:  # passes ``step`` postings if the last of them is of an earlier trip
+        last = found + (step - 1)
+        earlier = last < end
+        earlier &= trips.take(last, mode="clip") < trip
+        found += step * earlier
+        step >>= 1
+    return found
+
+
 @dataclass(frozen=True)
 class _Index:
     """Distinct keys with their counts, and a look-up table by the leading bits of the keys.
@@ -310,15 +379,14 @@ class _Index:
         at *= there == keys
         return at
 
+    def first_from(self, at: Array, trip: Array) -> NDArray[np.int64]:
+        """Returns the first posting of the key at a position that is of the given trip or a later one, by bisection.
+
+        If there is none, this is the posting after the key's last one.
+        """
+        return _first_from(self.trips, self.starts.take(at), self.starts.take(at + 1), trip)
+
     def holds(self, at: Array, trip: Array) -> NDArray[np.bool_]:
-        """Returns True where the key at a position occurred in the given trip, by bisection of the key's postings."""
-        low = self.starts.take(at)
-        last = self.starts.take(at + 1) - 1
-        step = 1 << max(int((last - low).max(initial=0)).bit_length() - 1, 0)
-        while step:  # finds the highest posting that is no later than the trip
-            ahead = low + step
-            later = ahead <= last
-            later &= self.trips.take(np.minimum(ahead, last)) <= trip
-            low += step * later
-            step >>= 1
-        return np.asarray((low <= last) & (self.trips.take(low) == trip))
+        """Returns True where the key at a position occurred in the given trip."""
+        found = self.first_from(at, trip)
+        return np.asarray((found < self.starts.take(at + 1)) & (self.trips.take(found) == trip))

@@ -7,7 +7,7 @@ go to its places. No statistic identifies a place, so one reward can serve every
 
 For a finished trip, all rows are summed at once. For an open trip, :class:`RunningStatistics` keeps the same sums and
 :func:`count_rows` adds a row to them: summing all rows again would take five times as long (see ``bench/engine.py``).
-:func:`_from_sums` turns the sums into statistics in both cases.
+:func:`statistics_from_sums` turns the sums into statistics in both cases.
 """
 
 from __future__ import annotations
@@ -104,12 +104,14 @@ def statistics(
     window: int,
     without: Array | None = None,
     maker: Array | None = None,
+    before: Array | None = None,
 ) -> Floats:
     """Returns the statistics of trips, compared with a memory: (trips, statistics); NaN for a trip without rows.
 
     ``familiar`` is the familiarity of the rows by the ``habits`` of their keys. The least and the most familiar part of
     a trip have ``window`` rows. For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker``
-    the number (in the popularity) of the agent that made the trip, to ignore there; -1 for none.
+    the number (in the popularity) of the agent that made the trip, to ignore there; -1 for none. ``before`` is how many
+    of the memory's first trips to compare the trip with; by default all.
     """
     starts, lengths, present = rows.starts, rows.lengths, rows.present
     known = statistics_of(tuple(habits), popularity.cells)
@@ -127,11 +129,12 @@ def statistics(
     there = popularity.encode(rows.keys, habits, None if maker is None else maker[rows.steps.trip])
     new_places = is_new[:, [habits.index(habit) for habit in popularity.habits]]
     sums = np.hstack([*over_steps, total(there), total(there * new_places), there[starts], there[last]])
-    whole = None if without is None else without[present]
-    alike = familiarity(rows.looked_up, memory, whole)
-    past = np.log1p(memory.history - (np.zeros(len(starts)) if whole is None else whole >= 0))
-    layout = _layout(len(habits), len(popularity.cells))
-    found[present] = _from_sums(layout, lengths, sums, alike, rows.motion, past)
+    whole, first = (None if of_trip is None else of_trip[present] for of_trip in (without, before))
+    alike = familiarity(rows.looked_up, memory, whole, first)
+    history = memory.history if first is None else memory.earlier_history(first)
+    past = np.log1p(history - (np.zeros(len(starts)) if whole is None else whole >= 0))
+    layout = layout_of(len(habits), len(popularity.cells))
+    found[present] = statistics_from_sums(layout, lengths, sums, alike, rows.motion, past)
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
     found[np.ix_(~rows.told, members(known, "destination"))] = np.nan
     if not len(popularity.agents):
@@ -144,7 +147,7 @@ _OVER_STEPS = [OVER_STEPS.index(what) for what in ("mean", "new", "lowest", "hig
 _OVER_OTHERS = [OVER_OTHERS.index(what) for what in ("mean", "where new", "first", "last")]
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """The position of each sum among the statistics of a trip."""
 
     columns: NDArray[np.int64]  # the statistic that each sum becomes
@@ -155,16 +158,17 @@ class _Layout(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _layout(habits: int, sizes: int) -> _Layout:
+def layout_of(habits: int, sizes: int) -> Layout:
+    """Returns the position of each sum, for a number of habits and of sizes of cells."""
     steps = [len(OVER_STEPS) * h + what for what in _OVER_STEPS for h in range(habits)]
     trips, motion, others = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION)]).tolist()
     there = [others + len(OVER_OTHERS) * size + what for what in _OVER_OTHERS for size in range(sizes)]
     is_mean = np.repeat([True, False, True, False], [2 * habits, 4 * habits, 2 * sizes, 2 * sizes])
     width = others + len(OVER_OTHERS) * sizes + 1
-    return _Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
+    return Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
 
 
-def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
+def statistics_from_sums(layout: Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
     """Returns the statistics of trips, (trips, statistics), from sums over their ``rows``.
 
     ``sums`` (trips, 6 habits + 4 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
@@ -317,8 +321,8 @@ def statistics_so_far(running: Sequence[RunningStatistics]) -> Floats:
     """Returns the statistics of the rows so far of some trips: (trips, statistics)."""
     motion = motion_of(np.array([one.motion.sums for one in running]).T)
     _count_trips(running, motion)
-    return _from_sums(
-        _layout(running[0].sums.shape[1], running[0].others.shape[1]),
+    return statistics_from_sums(
+        layout_of(running[0].sums.shape[1], running[0].others.shape[1]),
         np.array([one.rows for one in running]),
         _stacked([one.all_sums for one in running]),
         _stacked([one.alike for one in running]),

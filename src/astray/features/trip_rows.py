@@ -156,21 +156,52 @@ class TripRows:
     @cached_property
     def motion(self) -> NDArray[np.float64]:
         """Returns, for each present trip, the quantities that :data:`MOTION` names: (trips, 7)."""
-        steps, starts, lengths = self.steps, self.starts, self.lengths
+        starts, last = self.starts, self.starts + self.lengths - 1
+        summed, speed = self._moves
+        sums = np.add.reduceat(summed, starts, axis=1)
+        return motion_of(np.array([*sums, np.maximum.reduceat(speed, starts), self._apart(starts, last)]))
+
+    def motion_at(self, ends: Array, of: Array) -> NDArray[np.float64]:
+        """Returns the same as :attr:`motion` for the rows up to each of ``ends``; ``of`` are the trips of these."""
+        summed, speed = self._moves
+        starts, fastest = self.starts, speed.copy()
+        for start, length in zip(starts.tolist(), self.lengths.tolist(), strict=True):
+            here = fastest[start : start + length]
+            np.maximum.accumulate(here, out=here)
+        sums = np.zeros((len(summed), len(speed) + 1))
+        np.cumsum(summed, axis=1, out=sums[:, 1:])
+        so_far = sums[:, ends + 1] - sums[:, starts[of]]
+        return motion_of(np.array([*so_far, fastest[ends], self._apart(starts[of], ends)]))
+
+    @cached_property
+    def _moves(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the quantities of each row that :func:`motion_of` needs the sums of, (6, rows), and its speed."""
+        steps = self.steps
         vx, vy = steps.velocity.T
         speed = np.sqrt(vx * vx + vy * vy)
         goes_on = ~steps.first  # the first row of a path has no speed yet
         moved = np.hypot(*np.diff(steps.location, axis=0, prepend=steps.location[:1]).T) * goes_on
         passed = np.diff(steps.time, prepend=steps.time[:1]) * goes_on
         summed = (moved, passed, goes_on, speed * goes_on, speed * speed * goes_on, (speed < STANDING) & goes_on)
-        sums = [np.add.reduceat(np.asarray(values, np.float64), starts) for values in summed]
-        apart = np.hypot(*(steps.location[starts + lengths - 1] - steps.location[starts]).T)
-        return motion_of(np.array([*sums, np.maximum.reduceat(speed, starts), apart]))
+        return np.array(summed, np.float64), np.asarray(speed, np.float64)
+
+    def _apart(self, first: Array, last: Array) -> NDArray[np.float64]:
+        """Returns the distances in metres between rows."""
+        return np.hypot(*(self.steps.location[last] - self.steps.location[first]).T)
 
     @cached_property
     def looked_up(self) -> Keys:
         """Returns, for each present trip, the keys that count past trips like it: (trips, habits, grids)."""
         return mixed(self._words, "now")
+
+    def looked_up_so_far(self, motion: Array, of: Array) -> Keys:
+        """Returns the same as :attr:`looked_up` for trips so far, given their ``motion`` and which trips they are.
+
+        Keys of habits that need the end of a trip mean nothing.
+        """
+        words = self._words[of]
+        words[:, BANDS] = band_words(motion)
+        return mixed(words, "now")
 
     @cached_property
     def remembered(self) -> Keys:

@@ -36,8 +36,10 @@ class Reference:
 
     Attributes
     ----------
-    trips, prefixes
-        Rewards of normal trips, whole and unfinished, as means over the heads: (bands, trips, aspects).
+    trips, under_way
+        Rewards of normal trips, each by the trips before it, as means over the heads: (bands, trips, aspects). The band
+        is that of the number of trips before it. ``trips`` are the rewards of whole trips, ``under_way`` those at the
+        look at which the combined reward of the trip so far is lowest, with all aspects alike.
     steps
         Rewards of normal steps, in the same form.
     typical
@@ -48,13 +50,13 @@ class Reference:
     """
 
     trips: NDArray[np.float32]
-    prefixes: NDArray[np.float32]
+    under_way: NDArray[np.float32]
     steps: NDArray[np.float32]
     typical: NDArray[np.float32]
     noise: float
 
     def rewards(self, what: str, history: float, weights: Sequence[float]) -> Floats:
-        """Returns the combined rewards of normal ``trips``, ``prefixes`` or ``steps`` of agents with such a history."""
+        """Returns the combined rewards of ``trips``, ``under_way`` or ``steps`` of agents with such a history."""
         some = getattr(self, what)[int(band_of(history))]
         return combined(some[:, :, None], weights)[:, 0]
 

@@ -99,7 +99,8 @@ class AgentMemory:
         Some of these trips, to measure, to show and to learn from later; None if there are none. With a ``frame`` they
         are a thinned sample, otherwise the newest trips as they are, in the order of time.
     own
-        The scores of the remembered trips, each held out of the memory.
+        The scores of the remembered trips, each by the trips before it. A trip that is learned one by one keeps the
+        score that it got then.
     measured
         True if ``own`` was measured after the last change of the counts.
     inbox
@@ -197,8 +198,13 @@ class AgentMemory:
         return common.seen_from(self.frame_of(common, centre), self.counts, popularity)
 
     def scale(self, common: Common) -> OwnScale:
-        """Returns the scale of the agent's scores."""
+        """Returns the scales of the agent's scores."""
         return own_scale(common.reward, common.weights, self.own, self.history, common.scaling)
+
+    def is_stale(self, began: float, scaling: ScaleConfig) -> bool:
+        """Returns True for a trip that began long after the newest remembered one: the life may have gone on unseen."""
+        times = self.counts.times
+        return bool(len(times)) and began > times.max() + scaling.stale_after
 
 
 def as_kept(trips: Trajectories, config: FeaturizerConfig, precision: Mapping[str, float] = COARSE) -> Trajectories:

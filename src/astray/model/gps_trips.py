@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -569,16 +570,35 @@ class GpsTrips(World):
         remembered = trips.isin(trip for _, memory in number for trip in memory.counts.trip_ids)
         history = np.maximum(np.array([memory.history for _, memory in number])[owner_of] - remembered, 0.0)
         history[np.isin(trips.agent_ids, self.unknown_agents(trips))] = 0.0
-        return Chunk.of_fixes(featurized, history, owner_of)
+        scales = self._scales(trips, owners)
+        place = {scale: i for i, scale in enumerate(dict.fromkeys(scales))}
+        return Chunk.of_fixes(featurized, history, np.array([place[scale] for scale in scales], np.int64))
 
     def calibrations(self, trips: Trajectories | None) -> Sequence[Calibration]:
-        """Returns one calibration for each memory, in the order in which the trips first need them."""
+        """Returns one calibration for each scale, in the order in which the trips first need them."""
         common = self.common
-        owners = [self.sole] if trips is None or self.is_one else self._owners(trips)
-        return [memory.scale(common).calibration() for _, memory in dict.fromkeys(owners)]
+        if trips is None:
+            return [self.sole[1].scale(common).calibration()]
+        scales = dict.fromkeys(self._scales(trips, self._owners(trips)))
+        return [memory.scale(common).calibration(stale=stale) for (_, memory), stale in scales]
 
-    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
+    def _scales(
+        self, trips: Trajectories, owners: Sequence[tuple[str, AgentMemory]]
+    ) -> list[tuple[tuple[str, AgentMemory], bool]]:
+        """Returns, for each trip, the agent and memory that it is compared with, and whether that memory is stale."""
+        scaling, began = self.common.scaling, trips.columns["time"][trips.offsets[:-1]]
+        known_until = {owner: owner[1].counts.times.max(initial=-np.inf) for owner in dict.fromkeys(owners)}
+        newest = np.array([known_until[owner] for owner in owners])
+        stale = np.isfinite(newest) & (began > newest + scaling.stale_after)
+        return list(zip(owners, stale.tolist(), strict=True))
+
+    def agent_model(
+        self, agent: str, near: tuple[float, float] | None = None, began: float | None = None
+    ) -> AgentModel:
+        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon).
+
+        ``began`` is when the trip began; without it, the memory counts as fresh.
+        """
         common, centre = self.common, None if near is None else centre_of(*near)
         if self.is_one:
             name, memory = self.sole
@@ -588,7 +608,9 @@ class GpsTrips(World):
             memory = self.memory(agent) if near is None else self.memories.get(agent, AgentMemory.blank(common))
             history = memory.history
         featurizer = memory.featurizer(name, common, centre)
-        return AgentModel(featurizer, history, memory.scale(common).calibration, common.scaling)
+        stale = began is not None and memory.is_stale(began, common.scaling)
+        measured = partial(memory.scale(common).calibration, stale=stale)
+        return AgentModel(featurizer, history, measured, common.scaling)
 
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         """Explains one trip, given the scores of all its fixes."""

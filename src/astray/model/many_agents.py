@@ -96,9 +96,10 @@ def count(trips: Trajectories, common: Common) -> dict[str, Memory]:
 
 
 def measure(agent: str, memory: AgentMemory, common: Common) -> AgentMemory:
-    """Returns the memory with the scores of the trips that it keeps, each held out of the counts.
+    """Returns the memory with the scores of the trips that it keeps, each by the trips before it.
 
-    Older trips lose their scores: an agent is measured on its newest ones.
+    Trips that were forgotten leave no trace in the scores of later ones. Older trips lose their scores: an agent is
+    measured on its newest ones.
     """
     if memory.kept is None:
         return replace(memory, measured=True)

@@ -41,7 +41,7 @@ from astray.model.array_bytes import (
 from astray.model.inbox import Inbox, flags_of
 from astray.model.store import ANOMALOUS, POPULARITY, Row, Store
 from astray.scoring.normality import Location
-from astray.scoring.own_scale import OwnScores
+from astray.scoring.own_scale import SCALES, OwnScores
 
 Array = NDArray[Any]
 
@@ -156,10 +156,10 @@ class MemoryCodec:
         )
 
     def _unpack_own(self, scores: Array, n: int, step: Array) -> OwnScores:
-        if len(scores) != n * 2 * self.aspects or (np.isnan(step).any() and not np.isnan(step).all()):
+        if len(scores) != n * SCALES * self.aspects or (np.isnan(step).any() and not np.isnan(step).all()):
             raise ValueError("its scores are not one for each trip")
         location = None if np.isnan(step).any() else Location(*step.tolist())
-        return OwnScores(scores.reshape(n, 2, self.aspects), location)
+        return OwnScores(scores.reshape(n, SCALES, self.aspects), location)
 
     def _unpack_kept(
         self, counts: Memory, kept: Sequence[Array], frame: Frame | None, rest: dict[str, Any]

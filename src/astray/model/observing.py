@@ -28,7 +28,7 @@ from astray.features.memory import Memory
 from astray.model.agent_memory import AgentMemory, Common, centres
 from astray.model.inbox import ObservingConfig
 from astray.scoring.normality import AspectScores, Calibration, TripScores, aspect_scores, trip_normality
-from astray.scoring.own_scale import OwnScale, OwnScores, SeenTrips, see, step_location
+from astray.scoring.own_scale import OwnScale, SeenTrips, scores_of, see
 
 Array = NDArray[Any]
 
@@ -108,11 +108,12 @@ def observe(
         trip = trips[i : i + 1]
         featurizer = _featurizer(agent, memory, common, trip)
         prepared, history = featurizer.prepare(trip), featurizer.memory.history
-        seen = see(featurizer.rows(prepared), featurizer, common.reward, common.scaling)
-        calibration = OwnScale(common.reward, common.weights, memory.own, history, common.scaling).calibration()
-        scored = trip_normality(seen.rewards[0], calibration)
+        seen = see(featurizer.rows(prepared), featurizer, common.reward)
+        scale = OwnScale(common.reward, common.weights, memory.own, history, common.scaling)
+        calibration = scale.calibration(stale=memory.is_stale(float(start[i]), common.scaling))
+        scored = trip_normality(seen.rewards, calibration)
         score, p_value = float(scored.score[0]), float(scored.p_value[0])
-        flagged = is_low(trip, calibration, scored, aspect_scores(seen.rewards[0].mean(axis=2), calibration))
+        flagged = is_low(trip, calibration, scored, aspect_scores(seen.rewards.mean(axis=2), calibration))
         memory, became = _take(memory, common, featurizer, prepared, seen, flagged, p_value)
         outcomes[i] = Outcome(trip.ids[0], score, p_value, became)
     return memory, [outcomes[i] for i in range(len(trips))]
@@ -135,7 +136,7 @@ def take_trip(
     paths = featurizer.paths(trip)
     if seen is None:
         rows = featurizer.trip_rows(featurizer.chosen_steps(paths), 1)
-        seen = see(rows, featurizer, common.reward, common.scaling)
+        seen = see(rows, featurizer, common.reward)
     return _take(memory, common, featurizer, Prepared(trip, paths, seen.rows.steps), seen, flagged, p_value)
 
 
@@ -187,11 +188,11 @@ def _doubt(memory: AgentMemory, config: ObservingConfig) -> float:
 
 
 def _learn(memory: AgentMemory, common: Common, featurizer: Featurizer, one: Memory, seen: SeenTrips) -> AgentMemory:
-    # The memory does not hold the trip yet, so it sees the trip as it would if the trip were held out.
-    step = memory.own.step or step_location(seen, featurizer, common.reward, common.weights)
+    # The memory holds the trips before this one alone, so the trip keeps the score by which it was decided.
+    fresh = scores_of(seen, featurizer, common.reward, common.weights, common.scaling)
     learned = memory.with_counts(featurizer.memory.merge(one))
     number = replace(learned.counts).number_of(one.trip_ids)
-    own = learned.own.with_scores(OwnScores(seen.over_heads, step), number)
+    own = learned.own.with_scores(replace(fresh, step=memory.own.step or fresh.step), number)
     return replace(learned, own=own)
 
 

@@ -52,7 +52,7 @@ def unpack_reward(model: Contents, name: str) -> Reward:
             raise ValueError("a reward of trips has a reference, and no other has")
         if reward.trip is not None and reward.reference is not None:
             _check_posterior(f"{name}.trip", reward.trip)
-            usual = (("trips", reward.trip), ("prefixes", reward.trip), ("steps", reward.step))
+            usual = (("trips", reward.trip), ("under_way", reward.trip), ("steps", reward.step))
             for part, posterior in usual:
                 rewards = getattr(reward.reference, part)
                 check_shape(f"{name}.reference.{part}", rewards, len(BANDS) + 1, None, len(posterior.aspects))

@@ -13,7 +13,7 @@ from astray.core.trajectories import Trajectories
 from astray.features.featurizer import FeaturizerConfig
 from astray.irl.shared import Reward
 from astray.model.plain_values import plain
-from astray.model.shared_training import SharingConfig, share
+from astray.model.shared_training import SharingConfig, refer_again, share
 from astray.simulate import Variety, world
 
 Progress = Callable[[float], None]
@@ -42,8 +42,10 @@ class Recipe:
             yield Trajectories(trips.columns, trips.offsets, names, trips.trajectory_ids, trips.context)
 
 
-def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> Reward:
+def pretrain(recipe: Recipe | None = None, progress: Progress | None = None, learned: Reward | None = None) -> Reward:
     """Learns a reward from simulated people, and returns it; ``progress`` is called with the finished share.
+
+    If ``learned`` is given, that reward stays as it is, and only its reference is measured anew.
 
     >>> from astray.model.shared_training import SharingConfig
     >>> little = SharingConfig(memories=1, demonstrations=8, imagined=4, reference=20)
@@ -61,9 +63,11 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
             yield trips
             done(0.6 * (number + 1) / (recipe.towns + recipe.cities))
 
-    def learned(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
+    def learning(iteration: int, iterations: int, measures: Mapping[str, float]) -> None:
         done(0.6 + 0.3 * iteration / iterations)
 
+    if learned is not None:
+        return refer_again(learned, places(), FeaturizerConfig(), recipe.sharing, np.random.default_rng(recipe.seed))
     with one_thread():
         reward = share(
             places(),
@@ -72,7 +76,7 @@ def pretrain(recipe: Recipe | None = None, progress: Progress | None = None) -> 
             recipe.sharing,
             np.random.default_rng(recipe.seed),
             step_learning=replace(STEPS, iterations=min(STEPS.iterations, recipe.iterations)),
-            progress=learned,
+            progress=learning,
         )
     if reward is None:
         raise ValueError("the recipe has too few people and days: they make too few trips to learn from")

@@ -25,17 +25,19 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared
 from astray.features.popularity import Popularity
-from astray.features.statistics import members
 from astray.irl.demonstrations import held_out
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.posterior import RewardPosterior
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.model.checkpoint import restore_reward
+from astray.model.configuration import aspect_weights
 from astray.model.parameters import Parameters
 from astray.model.plain_values import configured
 from astray.model.trip_selection import drawn, remember, sample
 from astray.scoring.normality import over_heads
+from astray.scoring.own_scale import SeenTrips, lowest_running
+from astray.scoring.scale_config import ScaleConfig
 
 if TYPE_CHECKING:
     from astray.irl.learn_config import LearnConfig
@@ -132,7 +134,7 @@ def share(
     Each place has trips of many agents, and an agent is compared with others of the same place. ``start`` is an earlier
     reward to continue, whose step reward does not change; without it, the step reward is learned by ``step_learning``.
     """
-    taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
+    taught, of_reference = _taught(places, config, sharing, rng)
     if not taught:
         return None
     if start is None and step_learning is None:
@@ -153,8 +155,31 @@ def share(
         else:
             assert step_learning is not None  # checked above
             step = _step_reward(taught, step_learning, rng)
-    reference = refer(worlds, Reward(step, learned.posterior), sharing.reference, rng)
+    reference = refer(worlds, Reward(step, learned.posterior), sharing.reference, of_reference)
     return Reward(step, learned.posterior, reference, history=learned.history)
+
+
+def refer_again(
+    reward: Reward,
+    places: Iterable[Trajectories],
+    config: FeaturizerConfig,
+    sharing: SharingConfig,
+    rng: np.random.Generator,
+) -> Reward:
+    """Returns the same reward with its reference measured anew: the one that :func:`share` gives it, to rounding."""
+    taught, of_reference = _taught(places, config, sharing, rng)
+    if not taught:
+        raise DataError("the agents have too few trips for a reference", remedy="give more trips of each agent")
+    with one_thread():
+        return replace(reward, reference=refer([t.world for t in taught], reward, sharing.reference, of_reference))
+
+
+def _taught(
+    places: Iterable[Trajectories], config: FeaturizerConfig, sharing: SharingConfig, rng: np.random.Generator
+) -> tuple[list[Teacher], np.random.Generator]:
+    """Returns the teachers, and a generator for the reference, which so does not depend on what learning draws."""
+    taught = [teacher for place in places for teacher in teachers(place, config, sharing, rng)]
+    return taught, np.random.default_rng(rng.integers(2**63))
 
 
 def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.random.Generator) -> RewardPosterior:
@@ -168,29 +193,39 @@ def _step_reward(taught: Sequence[Teacher], learning: LearnConfig, rng: np.rando
     return learn_shared_reward([w for w, _ in able], learning, rng, others=[o for _, o in able]).posterior
 
 
-def refer(worlds: Sequence[TripDemonstrator], reward: Reward, n: int, rng: np.random.Generator) -> Reference:
-    """Returns the rewards of normal trips: ``n`` demonstrations in each band of history."""
+def refer(
+    worlds: Sequence[TripDemonstrator],
+    reward: Reward,
+    n: int,
+    rng: np.random.Generator,
+    weights: Sequence[float] | None = None,
+    config: ScaleConfig | None = None,
+) -> Reference:
+    """Returns the rewards of normal trips, each by the trips before it: ``n`` in each band of the number of these.
+
+    ``weights`` are those of the aspects by which a trip's lowest running score is found; by default those of one agent.
+    """
     assert reward.trip is not None
+    weights = aspect_weights(reward.aspects, None) if weights is None else weights
     n_bands = len(BANDS) + 1
     parts: list[list[list[Array]]] = [[[] for _ in range(n_bands)] for _ in range(4)]
-    trips, prefixes, steps, typical = parts
+    trips, under_way, steps, typical = parts
     moved: list[float] = []
+    for world in worlds:
+        past = _past_of(world, reward, weights, config or ScaleConfig())
+        for band in range(n_bands):
+            here = (band_of(past.before) == band) & ~np.isnan(past.whole).any(axis=1)
+            for part, values in ((trips, past.whole), (under_way, past.lowest), (typical, past.statistics)):
+                part[band].append(values[here])
     for world in [*worlds, *_shortened(worlds, rng)]:
-        rows, known = world.demonstrations(), world.featurizer.statistics
-        ends = members(known, "end") & ~members(known, "population")  # these are missing in prefixes only
-        band, whole = int(band_of(world.featurizer.memory.history)), ~np.isnan(rows.features[:, ends]).any(axis=1)
-        mean = trip_rewards(reward.trip, rows.features).mean(axis=2)
-        trips[band].append(mean[whole])
-        prefixes[band].append(mean[~whole])
-        typical[band].append(rows.features[whole])
-        stepped = world.steps(STEP_TRIPS)
+        stepped, band = world.steps(STEP_TRIPS), int(band_of(world.featurizer.memory.history))
         if stepped is not None:
             steps[band].append(reward.step(stepped.demonstrations().features).mean(axis=2))
         moved += _variance_by_memory(world, reward.trip, rng)
-    filled = [b for b in range(n_bands) if trips[b] and steps[b]]
 
     def of_bands(parts: Sequence[Sequence[Array]]) -> list[Array]:
         """Concatenates the parts of each band; an empty band takes those of the nearest one, preferring shorter."""
+        filled = [b for b in range(n_bands) if sum(map(len, parts[b]))]
         return [np.concatenate(parts[min(filled, key=lambda f: (abs(f - b), f))]) for b in range(n_bands)]
 
     def drawn(parts: Sequence[Sequence[Array]]) -> NDArray[np.float32]:
@@ -203,7 +238,29 @@ def refer(worlds: Sequence[TripDemonstrator], reward: Reward, n: int, rng: np.ra
         np.isnan(medians), reward.trip.mean, medians
     )  # the reward, too, replaces missing values by the mean
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
-    return Reference(drawn(trips), drawn(prefixes), drawn(steps), medians, noise)
+    return Reference(drawn(trips), drawn(under_way), drawn(steps), medians, noise)
+
+
+class _Past(NamedTuple):
+    """An agent's trips, each by the trips before it; NaN for a trip without a step."""
+
+    before: NDArray[np.int64]  # how many came before each
+    whole: NDArray[np.float64]  # the rewards of whole trips: (trips, aspects)
+    lowest: NDArray[np.float64]  # the rewards at the lowest running score: (trips, aspects)
+    statistics: NDArray[np.float32]
+
+
+def _past_of(world: TripDemonstrator, reward: Reward, weights: Sequence[float], config: ScaleConfig) -> _Past:
+    """Scores an agent's demonstrations by those trips of its memory that came before each of them."""
+    assert reward.trip is not None
+    memory, rows = world.featurizer.memory.ordered(), world.rows
+    featurizer, number = world.featurizer.with_memory(memory), memory.number_of(world.names)
+    began = world.trips.columns["time"][world.trips.offsets[:-1]]
+    before = np.where(number >= 0, number, np.searchsorted(memory.times, began))
+    familiar, statistics = featurizer.measure(rows, before=before)
+    seen = SeenTrips(rows, familiar, trip_rewards(reward.trip, statistics), before)
+    lowest = lowest_running(seen, featurizer, reward, weights, config)
+    return _Past(before, seen.rewards.mean(axis=2), lowest, statistics)
 
 
 def _shortened(worlds: Sequence[TripDemonstrator], rng: np.random.Generator) -> list[TripDemonstrator]:
@@ -360,5 +417,8 @@ def pool_reward(
         )
         step = learn_shared_reward([steps], step_learning, rng, others=[population]).posterior
     reward = Reward(step, learned.posterior, made={**start.made, "pool": len(shown)}, history=learned.history)
-    reward = replace(reward, reference=refer([reference], reward, pool.reference, rng))
+    reward = replace(
+        reward,
+        reference=refer([reference], reward, pool.reference, rng, aspect_weights(reward.aspects, None, pooled=True)),
+    )
     return reward, past[np.setdiff1d(np.arange(len(past.trips)), shown)]

@@ -310,10 +310,12 @@ class Steps(World):
             return None
         return min(PAPER_EPS, level(least_rate(normal.total), normal)) if normal.total else PAPER_EPS
 
-    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
+    def agent_model(
+        self, agent: str, near: tuple[float, float] | None = None, began: float | None = None
+    ) -> AgentModel:
         """Returns how GPS trips are scored fix by fix; a stranger has no past trips."""
         if self.featurizer is None:
-            return super().agent_model(agent, near)
+            return super().agent_model(agent, near, began)
         name = self.names[0] if len(self.names) == 1 else ""
         history = 0.0 if name and agent and agent != name else self._history
         calibration = self.calibration

@@ -258,8 +258,13 @@ class World(ABC):
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
         """Explains one trip, given the scores of all its fixes."""
 
-    def agent_model(self, agent: str, near: tuple[float, float] | None = None) -> AgentModel:
-        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon)."""
+    def agent_model(
+        self, agent: str, near: tuple[float, float] | None = None, began: float | None = None
+    ) -> AgentModel:
+        """Returns how one agent's trips are scored fix by fix; for a stranger, around a place (lat, lon).
+
+        ``began`` is when the trip began: a trip long after the newest past one has a scale of its own.
+        """
         raise DataError(
             f"this detector was fitted on {self.sees}, which have no place on the earth",
             remedy="use one that was fitted on GPS trips",

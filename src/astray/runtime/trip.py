@@ -46,7 +46,6 @@ Array = NDArray[Any]
 
 MAX_ROWS = 20_000  # a trip with this many ends; no trip of a file has more at the usual interval
 TOGETHER = 6  # from this many trips on it is faster to make the keys of their steps together
-SETTLED = 60.0  # seconds after which a trip can raise an alert
 
 ALERTS = ("", ANOMALY, REVIEW)
 """The alerts of an open trip; a saved trip has the number of its alert."""
@@ -164,7 +163,7 @@ class OpenTrip:
 
     def __init__(self, session: Session, time: float, lat: float, lon: float, name: str = "") -> None:
         detector = session.detector
-        self.agent_model: AgentModel = detector.agent_model(session.agent, (lat, lon))
+        self.agent_model: AgentModel = detector.agent_model(session.agent, (lat, lon), time)
         self.featurizer = featurizer = self.agent_model.featurizer
         self.agent, self.reward = session.agent, detector.reward_
         self.one = one = one_fix(session.agent, time, lat, lon, session.context)
@@ -285,7 +284,7 @@ class OpenTrip:
             rows = self.rows.numbers[: self._scored]
             least = self.agent_model.calibration.least_segment
             self.segment = self._live(lasting_segment(rows[:, -1], rows[:, 0], self.eps, self._leaves, least))
-        if self.last.time - self.start < SETTLED:
+        if self.last.time - self.start < self.agent_model.scaling.settled:
             return
         if self.is_low(so_far, self.open_eps):
             self.alert = self.alert or self._flag(so_far.uncertainty)
@@ -388,9 +387,9 @@ class OpenTrip:
         n, calibration = self.rows.total, self.agent_model.calibration
         if self.running is not None and not self.score_steps:
             self._see_last()
-            of = (self._as_trip(n), self.featurizer, self.reward, self.agent_model.scaling)
+            of = (self._as_trip(n), self.featurizer, self.reward)
             self.seen = see(*of, familiar=self.rows.familiar[:n])
-            rewards = self.seen.rewards[0]
+            rewards = self.seen.rewards
             one = _first(trip_normality(rewards, calibration), aspect_scores(rewards.mean(axis=2), calibration))
             return self._trip_score(one, n, self.eps, None)
         scores = self.scores(n, finished=True)

@@ -220,9 +220,13 @@ def level(false_alarm_rate: float, normal: Sample, of: str = "") -> float:
     p_values = (1.0 + np.r_[0.0, np.cumsum(normal.weights)]) / (1.0 + normal.total)
     as_low = int(np.searchsorted(p_values, false_alarm_rate, side="right")) - 1
     if as_low < 0:
-        own = int((normal.weights == 1.0).sum())  # all trips of others together weigh as many as are missing
-        others = normal.total - own
-        borrowed = f" ({own:,} of the agent, {others:,.0f} borrowed from others)" if round(others) else ""
+        own = normal.weights >= 1.0  # all trips of others together weigh as many as are missing
+        others = normal.total - normal.weights[own].sum()
+        each = normal.weights[own].mean() if own.any() else 1.0
+        counted = "" if each == 1.0 else f", counted {each:.2g} times"
+        borrowed = (
+            f" ({own.sum():,} of the agent{counted}, {others:,.0f} borrowed from others)" if round(others) else ""
+        )
         raise DataError(
             f"a false-alarm rate of {false_alarm_rate:g}{of} cannot be told from {normal.total:.0f} past trips"
             f"{borrowed}",

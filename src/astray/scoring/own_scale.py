@@ -1,13 +1,17 @@
 """An agent's own scale: from the scores of its past trips and, while these are few, of similar agents' trips.
 
-The shared reward has not learned from the agent, so each past trip, held out of the memory, scores like a new normal
-trip. A few trips show little, so centre and spread are shrunk towards those of all agents (empirical Bayes, Efron and
-Morris 1975), and p-values use the trips of all agents as well as the agent's own.
+The shared reward has not learned from the agent, so each past trip, scored by what came before it, scores like a new
+normal trip: lives drift, and a memory that also holds what came after a trip knows it too well. A few trips show
+little, so centre and spread are shrunk towards those of all agents (empirical Bayes, Efron and Morris 1975), and
+p-values use the trips of all agents as well as the agent's own.
+
+There are four scales. A trip may be over or under way; and the memory may be fresh or stale, if the model has learned
+nothing for days. An open trip is looked at many times, so its scale is that of the lowest running score of past trips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astray.core.trip_ids import TripId
-from astray.features.familiarity import DAY, Frame
 from astray.features.featurizer import Featurizer, Prepared
+from astray.features.hashing import changes
 from astray.features.memory import Memory
+from astray.features.trip_looks import looks
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
 from astray.irl.shared import Reward, band_of, trip_rewards
@@ -28,28 +33,33 @@ from astray.scoring.scale_config import ScaleConfig
 
 Array = NDArray[Any]
 
-NIGHT = 4 * 3600.0  # seconds after midnight when a day begins, so that the way home late at night is on the same day
+SCALES = 4  # whole trips and open ones, with a fresh memory and with a stale one
+
+
+def _scale_number(unfinished: bool, stale: bool) -> int:
+    return 2 * stale + unfinished
 
 
 @dataclass(frozen=True, eq=False)
 class OwnScores:
-    """The rewards of an agent's past trips, each held out of the memory.
+    """The rewards of an agent's past trips, each scored by the trips before it.
 
     Attributes
     ----------
     trips
-        The rewards of trips, whole and half-way: (trips, 2, aspects); NaN for a trip that has not been scored.
+        The rewards of trips, (trips, 4, aspects): of the whole trip, and of its lowest running score; then the same
+        with a stale memory. NaN for a trip that has not been scored, or had too few trips before it.
     step
         Centre and spread of the step rewards; None if no trip has been scored.
     """
 
-    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2, 0), np.float32))
+    trips: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, SCALES, 0), np.float32))
     step: Location | None = None
 
     @classmethod
     def unknown(cls, n: int, aspects: int) -> OwnScores:
         """Returns the entries for ``n`` trips that have not been scored."""
-        return cls(np.full((n, 2, aspects), np.nan, np.float32))
+        return cls(np.full((n, SCALES, aspects), np.nan, np.float32))
 
     def follow(self, before: Memory, after: Memory) -> OwnScores:
         """Returns the scores in the order of a changed memory; new trips have none yet."""
@@ -61,9 +71,9 @@ class OwnScores:
         """Returns the trip rewards for this number of aspects, which an empty set of scores does not know."""
         return self.trips if self.trips.shape[2] else self.unknown(len(self.trips), aspects).trips
 
-    def known(self, aspects: int, unfinished: bool = False) -> NDArray[np.float64]:
+    def known(self, aspects: int, unfinished: bool = False, stale: bool = False) -> NDArray[np.float64]:
         """Returns the rewards (trips, aspects) of the trips that have been scored."""
-        rewards = self.of_aspects(aspects)[:, int(unfinished)]
+        rewards = self.of_aspects(aspects)[:, _scale_number(unfinished, stale)]
         return rewards[~np.isnan(rewards).any(axis=1)].astype(np.float64)
 
     def with_scores(self, fresh: OwnScores, number: Array) -> OwnScores:
@@ -85,25 +95,17 @@ def fits(reward: Reward, featurizer: Featurizer) -> bool:
 def own_scores(
     rows: TripRows,
     featurizer: Featurizer,
-    number: Array | None,
+    number: Array,
     reward: Reward,
     weights: Sequence[float],
     config: ScaleConfig,
 ) -> OwnScores:
-    """Scores trips, each held out of the memory; ``number`` is their position in the memory, None if it has none.
+    """Scores remembered trips, each by the trips before it; ``number`` is their position in the memory.
 
-    For the aspect of place of a whole trip, the other trips of the same day are held out, too: an agent that goes
-    somewhere new comes back the same day, and each of the two trips would make the other look familiar, which cannot
-    happen to a new trip. Unfinished trips are not held out by day: that made their scale so wide that, of 37 open trips
-    of somebody else, none raised an alert instead of 19.
+    The memory must be in the order of time. The scores of a trip whose number is -1 mean nothing.
     """
-    assert reward.trip is not None
-    seen_trips = see(rows, featurizer, reward, config, number)
-    found = seen_trips.over_heads
-    for some, seen in () if number is None else _without_their_days(featurizer, number, rows.frame, config):
-        statistics = seen.measure(rows[some], None, _makers(featurizer, len(some)))[1]
-        found[some, 0, 0] = trip_rewards(reward.trip, statistics)[:, 0].mean(axis=1)
-    return OwnScores(found, step_location(seen_trips, featurizer, reward, weights))
+    before = np.where(number >= 0, number, len(featurizer.memory))
+    return scores_of(see(rows, featurizer, reward, before), featurizer, reward, weights, config)
 
 
 class SeenTrips(NamedTuple):
@@ -111,37 +113,78 @@ class SeenTrips(NamedTuple):
 
     rows: TripRows
     familiar: NDArray[np.float32]  # the familiarity of the rows
-    rewards: NDArray[np.float64]  # the rewards of trips, whole and half-way: (2, trips, aspects, heads)
-
-    @property
-    def over_heads(self) -> NDArray[np.float32]:
-        """The mean rewards over the heads, in the form of :class:`OwnScores`: (trips, 2, aspects)."""
-        return np.asarray(self.rewards.mean(axis=3).swapaxes(0, 1), np.float32)
+    rewards: NDArray[np.float64]  # the rewards of whole trips: (trips, aspects, heads)
+    before: NDArray[np.int64] | None = None  # how many of the memory's first trips each was compared with; None: all
 
 
 def see(
     rows: TripRows,
     featurizer: Featurizer,
     reward: Reward,
-    config: ScaleConfig,
-    number: Array | None = None,
+    before: NDArray[np.int64] | None = None,
     familiar: NDArray[np.float32] | None = None,
 ) -> SeenTrips:
-    """Computes the rewards of trips, each held out of the memory; ``number`` as for :func:`own_scores`.
+    """Computes the rewards of whole trips, each by the first ``before`` trips of the memory; by default by all of them.
 
     ``familiar`` is the familiarity of the rows, if the caller has it already.
     """
     assert reward.trip is not None
-    familiar = featurizer.familiarity(rows, number) if familiar is None else familiar
-    both, at = rows.with_prefixes(config.prefix)
-    without, made_by = None if number is None else np.tile(number, 2), _makers(featurizer, both.n_trips)
-    rewards = trip_rewards(reward.trip, featurizer.trip_statistics(both, familiar[at], without, made_by))
-    return SeenTrips(rows, familiar, rewards.reshape(2, rows.n_trips, *rewards.shape[1:]))
+    familiar = featurizer.familiarity(rows, before=before) if familiar is None else familiar
+    statistics = featurizer.trip_statistics(rows, familiar, None, _makers(featurizer, rows.n_trips), before)
+    return SeenTrips(rows, familiar, trip_rewards(reward.trip, statistics), before)
 
 
-def step_location(seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float]) -> Location | None:
-    """Returns centre and spread of the rewards of steps; None if there are no steps."""
-    features = featurizer.features(seen.rows.steps, seen.familiar)
+def scores_of(
+    seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float], config: ScaleConfig
+) -> OwnScores:
+    """Scores trips, seen with this featurizer's memory, for all four scales."""
+    rows, memory = seen.rows, featurizer.memory
+    began = np.full(rows.n_trips, -np.inf)
+    began[rows.present] = rows.steps.time[rows.starts]
+    known = np.full(rows.n_trips, len(memory)) if seen.before is None else seen.before
+    # What a memory of that age would know of the trips before each one. If it is too little, the fresh score stands in.
+    known_then = np.minimum(np.searchsorted(memory.times, began - config.staleness, side="right"), known)
+    with_lowest = (featurizer, reward, weights, config)
+    found = np.full((rows.n_trips, SCALES, len(reward.aspects)), np.nan, np.float32)
+    found[:, 0], found[:, 1] = seen.rewards.mean(axis=2), lowest_running(seen, *with_lowest)
+    found[:, 2:] = found[:, :2]
+    older = np.flatnonzero((known_then < known) & (known_then >= config.least_before))
+    if len(older):
+        then = see(rows[older], featurizer, reward, known_then[older])
+        found[older, 2], found[older, 3] = then.rewards.mean(axis=2), lowest_running(then, *with_lowest)
+    found[known < config.least_before] = np.nan
+    return OwnScores(found, _step_location(seen, known >= config.least_before, featurizer, reward, weights))
+
+
+def lowest_running(
+    seen: SeenTrips, featurizer: Featurizer, reward: Reward, weights: Sequence[float], config: ScaleConfig
+) -> NDArray[np.float64]:
+    """Returns the rewards of trips, (trips, aspects), at the look at which their combined reward is lowest.
+
+    NaN for a trip without rows.
+    """
+    assert reward.trip is not None
+    rows = seen.rows
+    found = np.full((rows.n_trips, len(reward.aspects)), np.nan)
+    ends = looks(rows.steps.time, rows.starts, config.looks, config.settled)
+    if not len(ends):
+        return found
+    maker = _makers(featurizer, rows.n_trips)
+    statistics = featurizer.statistics_at(ends, rows, seen.familiar, None, maker, seen.before)
+    running = trip_rewards(reward.trip, statistics).mean(axis=2)
+    score, trip = combined(running[:, :, None], weights)[:, 0], rows.steps.trip[ends]
+    lowest_first = np.lexsort((score, trip))
+    lowest = lowest_first[changes(trip[lowest_first])]
+    found[trip[lowest]] = running[lowest]
+    return found
+
+
+def _step_location(
+    seen: SeenTrips, usable: Array, featurizer: Featurizer, reward: Reward, weights: Sequence[float]
+) -> Location | None:
+    """Returns centre and spread of the rewards of the steps of usable trips; None if there are no such steps."""
+    here = usable[seen.rows.steps.trip]
+    features = featurizer.features(seen.rows.steps[here], seen.familiar[here])
     steps = over_heads(reward.step(features), step_weights(reward, weights))
     return locate(steps) if len(steps) else None
 
@@ -152,17 +195,6 @@ def _makers(featurizer: Featurizer, n: int) -> NDArray[np.int64] | None:
     return np.repeat(maker, n) if maker[0] >= 0 else None
 
 
-def _without_their_days(
-    featurizer: Featurizer, number: Array, frame: Frame, config: ScaleConfig
-) -> Iterator[tuple[NDArray[np.int64], Featurizer]]:
-    """Yields the remembered trips in parts, each with a featurizer that has forgotten all trips of the same days."""
-    memory, known = featurizer.memory, np.flatnonzero(number >= 0)
-    part = ((memory.times + frame.utc_offset - NIGHT) // DAY).astype(np.int64) % config.folds
-    for fold in np.unique(part[number[known]]).tolist():
-        gone = [memory.trip_ids[i] for i in np.flatnonzero(part == fold)]
-        yield known[part[number[known]] == fold], featurizer.forget(gone)
-
-
 def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
     """Returns the weights of the step reward's aspects, taken from the trip reward's aspects of the same names."""
     of_trip = dict(zip(reward.aspects, weights, strict=True))
@@ -171,67 +203,68 @@ def step_weights(reward: Reward, weights: Sequence[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class OwnScale:
-    """The scale of an agent's trips, whole and unfinished."""
+    """The scales of an agent's trips, whole and unfinished, with a fresh memory and with a stale one."""
 
     reward: Reward
     asked: Sequence[float]  # the weights of the reward's aspects that the user gave
     own: OwnScores
     history: float  # the number of past trips that the scores are based on
     config: ScaleConfig
-    _made: dict[bool, Calibration] = field(default_factory=dict, repr=False)
+    _made: dict[int, Calibration] = field(default_factory=dict, repr=False)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
         """The weights of the aspects for this agent."""
         return own_weights(self.reward, self.asked, self.own, self.history, self.config)
 
-    def calibration(self, unfinished: bool = False) -> Calibration:
-        """Returns the scales for whole trips or for unfinished ones."""
-        if unfinished not in self._made:
-            self._made[unfinished] = self._calibrated(unfinished)
-        return self._made[unfinished]
+    def calibration(self, unfinished: bool = False, stale: bool = False) -> Calibration:
+        """Returns the scales for whole trips or for unfinished ones, with a fresh memory or with a stale one."""
+        number = _scale_number(unfinished, stale)
+        if number not in self._made:
+            self._made[number] = self._calibrated(unfinished, stale)
+        return self._made[number]
 
-    def _calibrated(self, unfinished: bool) -> Calibration:
+    def _calibrated(self, unfinished: bool, stale: bool) -> Calibration:
         reward, own, history, weights = self.reward, self.own, self.history, self.weights
         assert reward.reference is not None
-        everybody = reward.reference.rewards("prefixes" if unfinished else "trips", history, weights)
-        mine = combined(own.known(len(weights), unfinished)[:, :, None], weights)[:, 0]
-        usual_trip = locate(everybody)
-        trip = shrunk(mine, usual_trip, self.config.prior_trips)
-        stand_in = max(self.config.stand_in_up_to - len(mine), 0.0)
+        everybody = reward.reference.rewards("under_way" if unfinished else "trips", history, weights)
+        known = own.known(len(weights), unfinished, stale)
+        trip, normal = self._scale(combined(known[:, :, None], weights)[:, 0], locate(everybody), everybody)
         step_shares = step_weights(reward, self.asked)
         return Calibration(
             reward.aspects,
             weights,
-            self._step(len(mine), step_shares),
+            self._step(len(own.known(len(weights))), step_shares),
             trip,
-            normal=Sample.of(
-                # All agents' scores, in units of all agents: in its own units, each agent has about the same tail.
-                np.concatenate([trip.standardise(mine), usual_trip.standardise(everybody)]),
-                np.concatenate([np.ones(len(mine)), np.full(len(everybody), stand_in / len(everybody))]),
-            ),
+            normal=normal,
             trip_noise=float(reward.reference.noise / np.sqrt(1.0 + history) / trip.spread),
             step_weights=step_shares,
             least_segment=self.config.least_segment,
-            by_aspect=self._by_aspect(unfinished),
+            by_aspect=self._by_aspect(known, unfinished),
         )
 
-    def _by_aspect(self, unfinished: bool) -> tuple[AspectScale, ...]:
+    def _scale(self, mine: Array, usual: Location, everybody: Array) -> tuple[Location, Sample]:
+        """Returns centre and spread of the agent's trips, and the scores of normal ones, from rewards of one kind.
+
+        ``everybody`` are those of all agents, whose centre and spread are ``usual``.
+        """
+        location, wanted = shrunk(mine, usual, self.config.prior_trips), self.config.stand_in_up_to
+        # A life may drift as no simulated one does, so where others stand in, an own trip says more than one of theirs.
+        each = float(np.clip(wanted / max(len(mine), 1), 1.0, self.config.replaces))
+        stand_in = max(wanted - each * len(mine), 0.0)
+        return location, Sample.of(
+            # All agents' scores, in units of all agents: in its own units, each agent has about the same tail.
+            np.concatenate([location.standardise(mine), usual.standardise(everybody)]),
+            np.concatenate([np.full(len(mine), each), np.full(len(everybody), stand_in / len(everybody))]),
+        )
+
+    def _by_aspect(self, mine: Array, unfinished: bool) -> tuple[AspectScale, ...]:
         """Returns the scale of each aspect alone, made as that of all together; an empty one if it does not count."""
-        mine = self.own.known(len(self.asked), unfinished)
-        everybody = _usual_aspects(self.reward, int(band_of(self.history)), unfinished)
-        stand_in = max(self.config.stand_in_up_to - len(mine), 0.0)
-        found = []
-        for k, (weight, usual) in enumerate(zip(self.asked, everybody, strict=True)):
-            if not weight:
-                found.append(AspectScale())
-                continue
-            location = shrunk(mine[:, k], usual.location, self.config.prior_trips)
-            others = usual.normal.scores
-            scores = np.concatenate([location.standardise(mine[:, k]), others])
-            weights = np.concatenate([np.ones(len(mine)), np.full(len(others), stand_in / len(others))])
-            found.append(AspectScale(location, Sample.of(scores, weights)))
-        return tuple(found)
+        usual = _usual_aspects(self.reward, int(band_of(self.history)), unfinished)
+        return tuple(
+            AspectScale(*self._scale(mine[:, k], *of_aspect)) if weight else AspectScale()
+            for k, (weight, of_aspect) in enumerate(zip(self.asked, usual, strict=True))
+        )
 
     def _step(self, trips: int, shares: tuple[float, ...]) -> Location:
         """Returns centre and spread of the rewards of the agent's steps, shrunk towards those of all agents."""
@@ -257,15 +290,11 @@ def _usual_step(reward: Reward, band: int, shares: tuple[float, ...]) -> Locatio
 
 
 @lru_cache(32)
-def _usual_aspects(reward: Reward, band: int, unfinished: bool) -> tuple[AspectScale, ...]:
-    """Returns the scale of each aspect over all agents' trips, whole or unfinished, in a band of history."""
+def _usual_aspects(reward: Reward, band: int, unfinished: bool) -> tuple[tuple[Location, NDArray[np.float64]], ...]:
+    """Returns the rewards of each aspect of all agents' trips in a band of history, with their centre and spread."""
     assert reward.reference is not None
-    rewards = (reward.reference.prefixes if unfinished else reward.reference.trips)[band].astype(np.float64)
-    scales = [locate(of_aspect) for of_aspect in rewards.T]
-    return tuple(
-        AspectScale(scale, Sample.of(scale.standardise(of_aspect)))
-        for scale, of_aspect in zip(scales, rewards.T, strict=True)
-    )
+    rewards = (reward.reference.under_way if unfinished else reward.reference.trips)[band].astype(np.float64)
+    return tuple((locate(of_aspect), of_aspect) for of_aspect in rewards.T)
 
 
 def own_weights(
@@ -274,7 +303,7 @@ def own_weights(
     """Returns an agent's weights of the aspects; an aspect by which its own past trips look odd gets less weight.
 
     A reward of 0 means that a trip is as likely under the background. If more than a share ``config.odd`` of the
-    agent's own trips, held out of the memory, have rewards below 0, the weight of the aspect falls until only that
+    agent's own trips, each by what came before it, have rewards below 0, the weight of the aspect falls until only that
     share has. Place keeps its weight, because the agent's own scale shows how often it goes to new places. How an agent
     travels is known only after some trips, so with few of them the other aspects weigh less. A reward that has learned
     from a pool's own trips knows which of them are odd, so its weights stay.
@@ -309,6 +338,7 @@ def scored_past(
     ids, rows = past.trips.ids, featurizer.rows(past)
     found = suspected(ids, rows, featurizer, reward, config) if suspect else ()
     featurizer = featurizer.forget(found)
+    featurizer = featurizer.with_memory(featurizer.memory.ordered())
     number = featurizer.memory.number_of(ids)
     fresh = own_scores(rows, featurizer, number, reward, weights, config)
     return featurizer, OwnScores.unknown(len(featurizer.memory), len(reward.aspects)).with_scores(fresh, number), found

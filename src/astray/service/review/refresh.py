@@ -1,9 +1,9 @@
 """Refreshes the model in a separate process: recalibrates agents, and trains the shared reward further.
 
 While the service learns trip by trip, it scores each trip with the memory of that moment. From time to time it scores
-all of an agent's newest trips again; and when enough agents have enough trips, it trains the shared reward further on
-them, as ``astray fit`` does. The result takes effect between trips: an open trip keeps the model it began with. The
-popularity of places does not change.
+all of an agent's newest trips again, also those that a person's answer taught it; and when enough agents have enough
+trips, it trains the shared reward further on them, as ``astray fit`` does. The result takes effect between trips: an
+open trip keeps the model it began with. The popularity of places does not change.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Refresher:
 
 
 def recalibrate(served: served_model.ServedModel, task: Recalibration) -> Recalibration | None:
-    """Scores every kept trip of an agent again, each held out of the memory."""
+    """Scores every kept trip of an agent again, each by the remembered trips before it."""
     found, codec = served.tables.read(task.agent), served.memories.codec
     if found is None:
         return None
