@@ -619,7 +619,7 @@ class TestRatesByAspect:
             scores, final = live(session, fixes_of(unseen[i : i + 1]))
             for before, after in pairwise(scores):
                 assert after.trip is not None
-                if after.time - final.start < SETTLED:
+                if after.time - final.start < ScaleConfig.settled:
                     assert not after.alert
                 elif before.alert != after.alert:
                     assert self.low(after.trip) == bool(after.alert)
