@@ -84,8 +84,7 @@ def rule_of(detector: Detector) -> tuple[float, str]:
     at = level(total_rate(rate), detector.calibration_.normal)
     if isinstance(rate, Mapping):
         return at, f"a trip is astray if it is {promise(rate)}"
-    rate = f"{100 * rate:g} %"
-    return at, f"a trip is astray if at most {rate} of them score as low (p), here {at:.1f}"
+    return at, f"a trip is astray if at most {100 * rate:g} % of them score as low (p), here {at:.1f}"
 
 
 def report(who: str, n_past: int, rule: str, table: pl.DataFrame, explanations: Mapping[str, Explanation]) -> str:

@@ -203,10 +203,10 @@ def unpack_calibration(model: Contents, name: str) -> Calibration:
         scores, by_length = calibration.normal.scores, calibration.by_length
         check_shape(f"{name}.normal.scores", scores, None)
         check_shape(f"{name}.normal.weights", calibration.normal.weights, len(scores))
-        for i, scale in enumerate(calibration.by_aspect):
-            of_aspect = f"{name}.by_aspect.{i}.normal"
-            check_shape(f"{of_aspect}.scores", scale.normal.scores, None)
-            check_shape(f"{of_aspect}.weights", scale.normal.weights, len(scale.normal.scores))
+        for i, aspect in enumerate(calibration.by_aspect):
+            place, normal = f"{name}.by_aspect.{i}.normal", aspect.normal
+            check_shape(f"{place}.scores", normal.scores, None)
+            check_shape(f"{place}.weights", normal.weights, len(normal.scores))
         if len(calibration.by_aspect) not in (0, len(calibration.aspects)):
             raise ValueError(f"{name} has {len(calibration.by_aspect)} scales of aspects")
         if by_length is not None:

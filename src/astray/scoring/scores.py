@@ -188,7 +188,7 @@ class Scores:
     def low(self, levels: Levels) -> NDArray[np.bool_]:
         """Returns a mask of the trips that are low."""
         if levels.rates:
-            return levels.low_aspects(self.of_aspects).any(axis=1)
+            return np.asarray(levels.low_aspects(self.of_aspects).any(axis=1))
         with np.errstate(invalid="ignore"):
             return np.asarray(self.of_trips.score <= levels.eps)
 
