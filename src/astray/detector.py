@@ -348,7 +348,10 @@ class Detector(Parameters):
 
     @property
     def calibration_(self) -> Calibration:
-        """The scale of the scores of a model of one agent or pool."""
+        """The scale of the scores of a model of one agent or pool, for trips that are not long after its past ones.
+
+        Ask :meth:`agent_model` for the scale of a trip that began later.
+        """
         world = self.fitted
         if not world.is_one:
             raise DataError("each agent of this model has its own scale", remedy="ask agent_model(agent).calibration")

@@ -187,7 +187,7 @@ class TripRows:
 
     def _apart(self, first: Array, last: Array) -> NDArray[np.float64]:
         """Returns the distances in metres between rows."""
-        return np.hypot(*(self.steps.location[last] - self.steps.location[first]).T)
+        return np.asarray(np.hypot(*(self.steps.location[last] - self.steps.location[first]).T))
 
     @cached_property
     def looked_up(self) -> Keys:
