@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from astray.explain.trip_phrases import NEAR, PAST, PHRASES, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
+from astray.features.moves import names as of_moves
 from astray.features.statistics import OVER_OTHERS, OVER_STEPS
 from astray.features.trip_rows import (
     DURATION_BANDS,
@@ -79,6 +80,7 @@ def columns(habits: tuple[Habit, ...], cells: tuple[float, ...]) -> tuple[Column
         *(_of_trips(habit) for habit in TRIP_HABITS),
         *(Column(what, _MOTIONS[what]) for what in MOTION),
         *(_of_others(size, what) for size in cells for what in OVER_OTHERS),
+        *(Column(of, "direction") for of in of_moves()),
         Column(PAST, ""),
     )
 

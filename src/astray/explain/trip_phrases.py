@@ -19,6 +19,7 @@ SHARE = 0.05  # smaller shares of the way are not mentioned
 ALL = 0.995  # from this share on, words say the whole way
 FEW = float(np.log(2.0))  # few are half as many as is typical; a difference of logarithms
 PAST = "past trips"
+NEW_MOVES = ("own", "new", 0.0)  # the share of a trip's moves that its agent never made there
 
 
 class Facts(NamedTuple):
@@ -142,6 +143,10 @@ def _direction(facts: Facts) -> str:
     )
     if said:
         return said
+    place = min((h for h in facts.habits if is_place(h)), key=lambda h: h.cell or 0.0)
+    turns = facts.of(NEW_MOVES)
+    if turns - facts.of((place, "new")) >= SHARE:
+        return f"left the ways that it knows: {percent(turns)} of its moves from place to place are new"
     for habit in facts.habits:
         if habit == Habit(cell=habit.cell, heading=True) and facts.few((habit, "mean")):
             among = number_of(facts.past, "past trip")

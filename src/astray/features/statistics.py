@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 
 from astray.features.familiarity import GRIDS, Frame, Habit, familiarity, familiarity_to_each
 from astray.features.memory import Memory
+from astray.features.moves import RunningMoves, expect, move_statistics
+from astray.features.moves import names as of_moves
 from astray.features.popularity import Popularity
+from astray.features.row_windows import windows
 from astray.features.steps import Step
 from astray.features.trip_rows import (
     BANDS,
@@ -76,11 +79,17 @@ def statistics_of(habits: tuple[Habit, ...], popularity_cells: tuple[float, ...]
     def over_others(size: float, what: str) -> Statistic:
         return Statistic(f"others {size:g} m: {what}", _names({"population": True, "end": what == "last"}))
 
+    def over_moves(who: str, what: str, cost: float) -> Statistic:
+        towards = f", cost {cost:g}" if cost else ""
+        groups = {"population": who == "all", "destination": cost > 0}
+        return Statistic(f"moves, {who}{towards}: {what}", _names(groups))
+
     return (
         *(over_steps(habit, what) for habit in habits for what in OVER_STEPS),
         *(over_trips(habit) for habit in TRIP_HABITS),
         *(Statistic(what) for what in MOTION),
         *(over_others(size, what) for size in popularity_cells for what in OVER_OTHERS),
+        *(over_moves(*of) for of in of_moves()),
         Statistic("past trips"),
     )
 
@@ -131,7 +140,9 @@ def statistics(
     alike = familiarity(rows.looked_up, memory, whole)
     past = np.log1p(memory.history - (np.zeros(len(starts)) if whole is None else whole >= 0))
     layout = _layout(len(habits), len(popularity.cells))
-    found[present] = _from_sums(layout, lengths, sums, alike, rows.motion, past)
+    of_trip, made_by = (None if who is None else who[rows.moves.trip] for who in (without, maker))
+    moves = move_statistics(expect(rows.moves, memory, popularity, of_trip, made_by), rows.n_trips, rows.goals)[present]
+    found[present] = _from_sums(layout, lengths, sums, alike, rows.motion, moves, past)
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
     found[np.ix_(~rows.told, members(known, "destination"))] = np.nan
     if not len(popularity.agents):
@@ -151,6 +162,7 @@ class _Layout(NamedTuple):
     is_mean: NDArray[np.bool_]  # True if the statistic is the sum divided by the number of rows
     alike: slice
     motion: slice
+    moves: slice
     width: int  # the number of statistics
 
 
@@ -160,41 +172,30 @@ def _layout(habits: int, sizes: int) -> _Layout:
     trips, motion, others = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION)]).tolist()
     there = [others + len(OVER_OTHERS) * size + what for what in _OVER_OTHERS for size in range(sizes)]
     is_mean = np.repeat([True, False, True, False], [2 * habits, 4 * habits, 2 * sizes, 2 * sizes])
-    width = others + len(OVER_OTHERS) * sizes + 1
-    return _Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
+    moves = others + len(OVER_OTHERS) * sizes
+    width = moves + len(of_moves()) + 1
+    where = slice(trips, motion), slice(motion, others), slice(moves, width - 1)
+    return _Layout(np.array(steps + there), is_mean, *where, width)
 
 
-def _from_sums(layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, past: Array) -> Floats:
+def _from_sums(
+    layout: _Layout, rows: Array, sums: Array, alike: Array, motion: Array, moves: Array, past: Array
+) -> Floats:
     """Returns the statistics of trips, (trips, statistics), from sums over their ``rows``.
 
     ``sums`` (trips, 6 habits + 4 sizes) are, for each habit, the sum of the familiarity, the number of new rows, the
     lowest and highest window, and the first and last row; then, for each size of cell, the sum of the popularity, its
     sum over new places, and the first and last row. ``alike`` is the familiarity of whole trips by :data:`TRIP_HABITS`,
-    ``motion`` the quantities that :data:`MOTION` names, ``past`` the logarithm of the number of past trips.
+    ``motion`` the quantities that :data:`MOTION` names, ``moves`` the statistics of moves, ``past`` the logarithm of
+    the number of past trips.
     """
     found = np.empty((len(rows), layout.width), np.float32)
     found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
     found[:, layout.alike] = alike
     found[:, layout.motion] = motion
+    found[:, layout.moves] = moves
     found[:, -1] = past
     return found
-
-
-def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Array, Array]:
-    """Returns the lowest and highest mean of any ``size`` consecutive rows of each trip; of a shorter trip, its mean.
-
-    >>> low, high = windows(np.array([[0.0], [1.0], [5.0], [3.0]]), np.array([0, 3]), np.array([3, 1]), 2)
-    >>> low.tolist(), high.tolist()
-    ([[0.5], [3.0]], [[3.0], [3.0]])
-    """
-    sums = np.zeros((len(values) + 1, values.shape[1]))
-    np.cumsum(values, axis=0, out=sums[1:], dtype=np.float64)
-    place = np.arange(len(values)) - np.repeat(starts, lengths)
-    wide = np.minimum(size, np.repeat(lengths, lengths))
-    ends = np.flatnonzero(place + 1 >= wide)
-    means = (sums[ends + 1] - sums[ends + 1 - wide[ends]]) / wide[ends, None]
-    cut = np.searchsorted(ends, starts)
-    return np.minimum.reduceat(means, cut, axis=0), np.maximum.reduceat(means, cut, axis=0)
 
 
 # -------------------------------------------------------------------- open trips
@@ -204,6 +205,10 @@ _OPEN = tuple(h for h, habit in enumerate(TRIP_HABITS) if "stop" not in habit.no
 _BANDED = tuple(h for h in _OPEN if set(LOOKED_UP[h].tolist()) & set(BANDS))
 _TOLD = tuple(h for h, habit in enumerate(TRIP_HABITS) if habit.tells_where)
 """The habits known for an open trip; those of them that change from row to row; those that need the destination."""
+
+
+OF_OTHERS = np.array([who == "all" for who, _, _ in of_moves()])
+"""The statistics of moves that need other agents."""
 
 
 class RunningStatistics:
@@ -216,7 +221,8 @@ class RunningStatistics:
 
     __slots__ = (
         *("all_sums", "alike", "destination", "frame", "looked_up", "maker", "memory", "motion", "others", "past"),
-        *("place_keys", "places", "popularity", "rows", "sums", "there", "width", "window", "words"),
+        *("moves", "place_keys", "places", "popularity", "rows", "sums", "there", "unexpected", "width", "window"),
+        "words",
     )
 
     def __init__(
@@ -247,10 +253,12 @@ class RunningStatistics:
         self.alike = np.full(len(TRIP_HABITS), np.nan, np.float32)
         self.looked_up = False  # True once ``alike`` holds the habits of an open trip
         self.motion = MotionSums()
+        self.moves = RunningMoves(memory, popularity, frame, maker)
+        self.unexpected: Floats | None = None  # the statistics of the moves so far; None if they have changed
 
     def head_for(self, destination: tuple[float, float] | None) -> None:
         """Sets the place in metres where the trip is expected to stop; None if it is no longer known."""
-        self.destination = destination
+        self.destination, self.unexpected = destination, None
         if self.rows:
             self._count_ends()
 
@@ -281,6 +289,17 @@ class RunningStatistics:
         self.words[STOP] = self._place_words(self.destination)
         _look_up([self], _TOLD)
 
+    def count_moves(self) -> Floats:
+        """Returns the statistics of the moves so far."""
+        if self.unexpected is None:
+            goal = np.full((2, 1), np.nan)
+            if self.destination is not None:
+                goal = self.frame.projection.to_grid(np.array([self.destination]))
+            (self.unexpected,) = move_statistics(self.moves.expected, 1, goal)
+            if not self.places:
+                self.unexpected[OF_OTHERS] = np.nan
+        return self.unexpected
+
     def _place_words(self, place: tuple[float, float]) -> Keys:
         words: Keys = place_words(self.frame.projection.to_grid(np.array([place])))[0]
         return words
@@ -307,6 +326,8 @@ def count_rows(running: Sequence[RunningStatistics], steps: Sequence[Step], keys
     for i, (one, step) in enumerate(zip(running, steps, strict=True)):
         one.sums[:] = sums[i]
         one.motion.add(step)
+        if one.moves.add(step):
+            one.unexpected = None
         if one.places:
             one._see_others(keys[i], is_new[i])
         if one.rows == 1:
@@ -323,6 +344,7 @@ def statistics_so_far(running: Sequence[RunningStatistics]) -> Floats:
         _stacked([one.all_sums for one in running]),
         _stacked([one.alike for one in running]),
         motion,
+        np.array([one.count_moves() for one in running]),
         np.array([one.past for one in running]),
     )
 
