@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from astray.features.memory import Memory
-from astray.features.moves import MOVES, NONE, Moves, expect, looked_up, probabilities, remembered
+from astray.features.moves import MOVES, NONE, Moves, expect, remembered
 from astray.features.popularity import Popularity
 from astray.irl.cell_graph import CellGraph, Window, cell_graph
 from astray.irl.planning import (
@@ -24,7 +24,7 @@ from astray.irl.planning import (
     most_likely_c,
     planned,
     policy,
-    regret,
+    regrets,
     soft_values,
     states_on,
 )
@@ -200,21 +200,32 @@ def test_soft_values_become_hard_ones_as_the_noise_goes_to_nought() -> None:
     assert gaps[0] > 0.1
 
 
-def test_the_regret_of_the_planned_way_is_nought_and_of_any_other_way_more() -> None:
+def plan(graph: Graph, c: float, goal: np.ndarray, start: int) -> np.ndarray:
+    """The planned way."""
+    cost = graph.cost(c)
+    return planned(cost, graph.after, hard_values(cost, graph.after, goal), start)
+
+
+def regret(graph: Graph, c: float, goal: np.ndarray, start: int, moves: np.ndarray) -> float:
+    """The regret of a way."""
+    cost = graph.cost(c)
+    each = regrets(cost, graph.after, hard_values(cost, graph.after, goal), start, moves)
+    assert (each >= -1e-9).all()
+    return float(each.sum())
+
+
+def test_the_regret_of_a_way_is_what_it_costs_beyond_the_planned_way() -> None:
     rng = np.random.default_rng(5)
     graph, board = king(5, 5, rng)
-    goal, start = board.goal(np.array([4, 3])), board.start(np.array([0, 0]))
+    cost, goal, start = graph.cost(0.5), board.goal(np.array([4, 3])), board.start(np.array([0, 0]))
     chosen = policy(*_soft(graph, 0.5, goal), goal)
-    _, best = regret(graph, 0.5, goal, start, [])
-    nothing, _ = regret(graph, 0.5, goal, start, best)
-    assert nothing.nats == pytest.approx(0.0, abs=1e-12)
-    assert nothing.length == 0.0
+    best = plan(graph, 0.5, goal, start)
+    assert regret(graph, 0.5, goal, start, best) == pytest.approx(0.0, abs=1e-12)
     for _ in range(30):
         way = draw(chosen, graph.after, goal, start, rng)
-        found, same = regret(graph, 0.5, goal, start, way)
-        assert same.tolist() == best.tolist()
-        assert found.nats > 0 or way.tolist() == best.tolist()
-        assert found.length == pytest.approx(graph.length[way].sum() - graph.length[best].sum())
+        beyond = cost_of(cost, graph.after, start, way) - cost_of(cost, graph.after, start, best)
+        assert regret(graph, 0.5, goal, start, way) == pytest.approx(beyond, abs=1e-9)
+        assert beyond > 0 or way.tolist() == best.tolist()
 
 
 @pytest.mark.parametrize("true", [0.3, 1.5])
@@ -284,12 +295,12 @@ def test_a_planned_way_follows_the_streets_that_the_agent_knows() -> None:
     memory, _ = town(np.random.default_rng(9), 13, 200)
     world = cell_graph(Window((0, 0), (13, 13), 0.0), memory, Popularity())
     start, end = np.array([1, 1]), np.array([10, 10])
-    _, best = regret(world.graph, 0.5, world.goal(end), world.start(start), [])
+    best = plan(world.graph, 0.5, world.goal(end), world.start(start))
     cells = world.cells_on(start, best)
     assert cells[-1].tolist() == end.tolist()
     assert ((cells[:, 0] % 3 == 1) | (cells[:, 1] % 3 == 1)).all()
     nobody = cell_graph(Window((0, 0), (13, 13), 0.0), Memory[str](), Popularity())
-    _, straight = regret(nobody.graph, 0.5, nobody.goal(end), nobody.start(start), [])
+    straight = plan(nobody.graph, 0.5, nobody.goal(end), nobody.start(start))
     assert nobody.graph.length[straight].sum() == pytest.approx(9 * np.sqrt(2))
 
 
@@ -303,15 +314,17 @@ def test_the_trip_that_is_planned_does_not_show_its_own_way() -> None:
     )
     window = Window((0, 0), (7, 13), 0.0)
     taken = moves_through(north).move
-    held, seen = (
-        regret(world.graph, 0.5, world.goal(np.array([1, 11])), world.start(np.array([1, 1])), taken)[0]
-        for world in (cell_graph(window, memory, Popularity(), number) for number in (0, -1))
-    )
     blank = Memory[str]().add({f"s{i}": remembered(moves_through(south)).ravel() for i in range(3)})
-    world = cell_graph(window, blank, Popularity())
-    never = regret(world.graph, 0.5, world.goal(np.array([1, 11])), world.start(np.array([1, 1])), taken)[0]
-    assert held.nats == pytest.approx(never.nats, rel=1e-5)
-    assert seen.nats < held.nats - 5
+    held, seen, never = (
+        regret(world.graph, 0.5, world.goal(np.array([1, 11])), world.start(np.array([1, 1])), taken)
+        for world in (
+            cell_graph(window, memory, Popularity(), 0),
+            cell_graph(window, memory, Popularity()),
+            cell_graph(window, blank, Popularity()),
+        )
+    )
+    assert held == pytest.approx(never, rel=1e-5)
+    assert seen < held - 5
 
 
 @pytest.mark.parametrize("c", [0.5, 1.5])

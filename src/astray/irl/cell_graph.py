@@ -78,9 +78,7 @@ class CellGraph:
         return np.concatenate([np.asarray(start)[None], start + np.cumsum(MOVES[moves], axis=0)])
 
 
-def cell_graph(
-    window: Window, memory: Memory, popularity: Popularity, without: int = -1, maker: int = -1
-) -> CellGraph:
+def cell_graph(window: Window, memory: Memory, popularity: Popularity, without: int = -1, maker: int = -1) -> CellGraph:
     """Returns the graph of a window by what a memory and, where it says little, a popularity know.
 
     ``without`` is the number of a remembered trip that must not count, ``maker`` that of its agent in the popularity;

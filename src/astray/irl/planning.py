@@ -1,4 +1,4 @@
-"""Planning: the ways of an agent that heads for a goal, exactly, in a linearly solvable decision process (Todorov 2007).
+"""Planning: how an agent goes to a goal, exactly, in a linearly solvable decision process (Todorov 2007).
 
 An agent moves on a graph. Without a goal it makes each move with a known probability p0, the passive dynamics. With a
 goal it pays c for each unit of length, and a way to the goal has the probability
@@ -7,11 +7,11 @@ goal it pays c for each unit of length, and a way to the goal has the probabilit
 
 where Z, the desirability of the start, is the sum of exp(-cost) over all ways that end when they first reach the goal.
 This is the maximum-entropy model of Ziebart (2008) with p0 as its measure, and Z solves linear equations:
-Z(s) = sum over moves of exp(-cost of the move) Z(where it leads), and Z = 1 at the goal. The policy follows, and so does
-the likelihood of a way; c is the one parameter that inverse reinforcement learning infers from the agent's past ways.
+Z(s) = sum over moves of exp(-cost of the move) Z(where it leads), and Z = 1 at the goal. The policy follows, and so
+does the likelihood of a way; c is the one parameter that inverse reinforcement learning infers from past ways.
 
 The **planned way** is the most probable one, the way of the least cost; the **regret** of a way is its cost less that
-of the planned way. They are what the soft values -log Z and the likelihood become as the noise goes to 0.
+of the planned way. The least cost is what the soft value -log Z becomes as the noise goes to 0.
 
 All functions are pure. States and moves are numbers; ``moves x states`` arrays say what each move costs in each state,
 and where it leads. :mod:`astray.irl.cell_graph` makes such a graph from a memory.
@@ -193,20 +193,14 @@ def planned(cost: Doubles, after: Ints, values: Doubles, start: int) -> Ints:
     return np.array(found, np.int64)
 
 
-class Regret(NamedTuple):
-    """How much a way cost beyond the planned way between its ends."""
+def regrets(cost: Doubles, after: Ints, values: Doubles, start: int, moves: Sequence[int] | Array) -> Doubles:
+    """Returns the regret of each move of a way, from the hard values: what the way costs more because of it.
 
-    nats: float  # of cost
-    length: float  # negative if the planned way is the longer one, over better known ways
-
-
-def regret(graph: Graph, c: float, goal: Bools, start: int, moves: Sequence[int] | Array) -> tuple[Regret, Ints]:
-    """Returns the regret of a way from a start to the goal, and the moves of the planned way."""
-    cost = graph.cost(c)
-    values = hard_values(cost, graph.after, goal)
-    best, taken = planned(cost, graph.after, values, start), np.asarray(moves, np.int64)
-    longer = float(graph.length[taken].sum() - graph.length[best].sum())
-    return Regret(cost_of(cost, graph.after, start, taken) - float(values[start]), longer), best
+    It is the cost of the move and of the planned way from where it leads, less that of the planned way from before it:
+    the advantage, negated. The sum over a way that ends at the goal is the regret of the way.
+    """
+    states = states_on(after, start, moves)
+    return np.asarray(cost[np.asarray(moves, np.int64), states[:-1]] + np.diff(values[states]))
 
 
 # -------------------------------------------------------------------- inverse reinforcement learning of c
