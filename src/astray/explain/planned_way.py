@@ -13,7 +13,7 @@ from astray.explain.expected_route import Way
 from astray.features.featurizer import Featurizer
 from astray.features.moves import BAND, FARTHEST, MOVES, SIZE, Moves, in_cells
 from astray.features.trip_rows import TripRows
-from astray.irl.cell_graph import Window, cell_graph
+from astray.irl.cell_graph import CellGraph, Window, cell_graph
 from astray.irl.planning import hard_values, planned, regrets, states_on
 
 Array = NDArray[Any]
@@ -27,6 +27,7 @@ MARGIN = 8  # cells around a trip, at least, in which ways are planned
 MARGIN_SHARE = 0.25  # of the longer side of the rectangle around the trip, if that is more
 MOST_CELLS = 10_000  # of the window, such as 15 by 15 km: more would take longer than a tenth of a second
 LEFT = 0.1  # the share of a trip's regret with which it counts as having left the planned way
+KNOWN = 0.5  # the least share of moves that somebody made: on unknown ground a plan knows no streets
 DETOUR, DETOUR_SHARE = 500.0, 0.2  # metres, and a share of the planned way, by which a detour is longer
 ROUNDING = 1e-6  # nats
 PLACES_A_CELL = 3  # of habitual ways that are looked at
@@ -39,7 +40,7 @@ class PlannedWay(NamedTuple):
     lon: Floats
     regret: float  # nats by which the trip is less probable than the planned way from its start
     taken: float  # metres of the trip, along the cells
-    planned: float  # metres of the planned way from its start, along the cells
+    planned: float  # metres of the planned way from its start, along the cells; on unknown ground along a square grid
 
     @property
     def longer(self) -> float:
@@ -56,7 +57,7 @@ def planned_way(
     It is the most probable way between the trip's ends by the memory and the popularity of the ``featurizer``, without
     the trip itself (``number`` in the memory) and its agent (``maker`` in the popularity); -1 for none. Of a trip with
     gaps it is that of the part with most moves. There is none if the trip ended where it began, if the trip kept to it,
-    or if the window around the trip is too large.
+    if it leads over unknown ground, or if the window around the trip is too large.
 
     The line runs from where the trip left the planned way to where it came back for good. Where ``habitual`` ways pass
     through a cell of the planned way, it runs along them.
@@ -82,11 +83,23 @@ def planned_way(
         return None
     elsewhere = int(np.flatnonzero(apart > 1)[-1])
     back = elsewhere + int((apart[elsewhere:] == 0).argmax())  # the plan ends where the trip ended, so it comes back
+    way = way[: back + 1]
+    if _made(world, way[:-1], best[:back]).mean() < KNOWN:
+        return None
+    whole = planned(cost, after, values, start)
+    known = _made(world, world.cells_on(cells[0], whole)[:-1], whole)
+    length = np.where(known, world.graph.length[whole], np.abs(MOVES[whole]).sum(axis=1)).sum()
     x, y = rows.frame.projection.to_grid(rows.steps.location)
     track = _dense(in_cells(x, y, np.float64(window.band)).T)
-    lat, lon = _drawn(way[: back + 1], track, window, habitual)
-    whole = world.graph.length[planned(cost, after, values, start)].sum()
-    return PlannedWay(lat, lon, float(so_far[-1]), *(SIZE * np.array([world.graph.length[moves.move].sum(), whole])))
+    lat, lon = _drawn(way, track, window, habitual)
+    return PlannedWay(
+        lat, lon, float(so_far[-1]), SIZE * float(world.graph.length[moves.move].sum()), SIZE * float(length)
+    )
+
+
+def _made(world: CellGraph, cells: Ints, moves: Ints) -> NDArray[np.bool_]:
+    """Returns a mask of the moves from cells that somebody made."""
+    return np.asarray(world.made[world.window.number(cells), moves])
 
 
 def _longest_part(moves: Moves) -> Moves:

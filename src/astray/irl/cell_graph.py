@@ -64,6 +64,7 @@ class CellGraph:
     graph: Graph
     state: Ints  # (cells, last moves): the number of each state; the last column is for no move before
     cell: Ints  # (states,): the number of the cell of each state
+    made: Bools  # (cells, moves): True for a move that somebody made
 
     def goal(self, cell: Array) -> Bools:
         """Returns a mask of the states of a cell (2,)."""
@@ -95,13 +96,14 @@ def cell_graph(window: Window, memory: Memory, popularity: Popularity, without: 
     own, others = counts(np.arange(n), np.full(n, NONE), 1)
     p = probabilities(own, probabilities(others))
     # A context of a cell and a last move can only have counts if that move was made into the cell.
-    came_from, made = np.nonzero((own[:, 0] + others[:, 0]) > 0)
-    into = window.number(window.cells[came_from] + MOVES[made])
+    made = (own[:, 0] + others[:, 0]) > 0
+    came_from, move = np.nonzero(made)
+    into = window.number(window.cells[came_from] + MOVES[move])
     inside = into < n
     # Ways also begin in cells, without a move before.
     began = np.unique(came_from)
     cell = np.concatenate([into[inside], began])
-    last = np.concatenate([made[inside], np.full(len(began), NONE)])
+    last = np.concatenate([move[inside], np.full(len(began), NONE)])
     own, others = counts(cell, last, 2)
     p = np.concatenate([p, probabilities(own, probabilities(others))]).astype(np.float64)
 
@@ -110,4 +112,4 @@ def cell_graph(window: Window, memory: Memory, popularity: Popularity, without: 
     cell = np.concatenate([np.arange(n), cell])
     to = window.number(window.cells[cell][None] + MOVES[:, None])
     after = np.where(to < n, state[np.minimum(to, n - 1), np.arange(NONE)[:, None]], len(cell))
-    return CellGraph(window, Graph(-np.log(p.T), after, _LENGTHS), state, cell)
+    return CellGraph(window, Graph(-np.log(p.T), after, _LENGTHS), state, cell, made)
