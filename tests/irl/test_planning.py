@@ -189,6 +189,16 @@ def test_hard_values_and_planned_ways_are_those_of_dijkstra() -> None:
             assert cost_of(cost, graph.after, start, way) == pytest.approx(values[start], abs=1e-12)
 
 
+def test_values_up_to_a_limit_are_the_same() -> None:
+    graph, board = king(6, 6, np.random.default_rng(0), sharpness=2.0)
+    cost, goal = graph.cost(0.5), board.goal(np.array([4, 1]))
+    values = hard_values(cost, graph.after, goal)
+    limit = float(np.median(values))
+    np.testing.assert_array_equal(
+        hard_values(cost, graph.after, goal, limit), np.where(values <= limit, values, np.inf)
+    )
+
+
 def test_soft_values_become_hard_ones_as_the_noise_goes_to_nought() -> None:
     """With temperature t the values are t softmin(cost / t)."""
     graph, board = king(5, 5, np.random.default_rng(4))

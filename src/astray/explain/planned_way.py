@@ -14,7 +14,7 @@ from astray.features.featurizer import Featurizer
 from astray.features.moves import BAND, FARTHEST, MOVES, SIZE, Moves, in_cells
 from astray.features.trip_rows import TripRows
 from astray.irl.cell_graph import CellGraph, Window, cell_graph
-from astray.irl.planning import hard_values, planned, regrets, states_on
+from astray.irl.planning import cost_of, hard_values, planned, regrets, states_on
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -72,8 +72,10 @@ def planned_way(
         return None
     world = cell_graph(window, featurizer.memory, featurizer.popularity, number, maker)
     cost, after, goal = world.graph.cost(C), world.graph.after, world.goal(cells[-1])
-    values = hard_values(cost, after, goal)
     start = world.start(cells[0], int(moves.last[0]))
+    # From no state of the trip does the planned way cost more than the trip did.
+    most = cost_of(cost, after, start, moves.move) + ROUNDING
+    values = hard_values(cost, after, goal, most)
     so_far = np.append(0.0, np.cumsum(regrets(cost, after, values, start, moves.move)))
     left = int(np.flatnonzero(so_far <= LEFT * so_far[-1] + ROUNDING)[-1])
     best = planned(cost, after, values, int(states_on(after, start, moves.move)[left]))

@@ -58,10 +58,11 @@ class Graph(NamedTuple):
 # -------------------------------------------------------------------- values: the cost of the way to the goal
 
 
-def hard_values(cost: Doubles, after: Ints, goal: Bools) -> Doubles:
+def hard_values(cost: Doubles, after: Ints, goal: Bools, limit: float = np.inf) -> Doubles:
     """Returns the least cost of a way from each state to the goal, a mask of states; inf where there is no way.
 
-    Bellman's equation by sweeps: each looks only at the states whose successors have just changed.
+    Bellman's equation by sweeps: each looks only at the states whose successors have just changed. Costs above a
+    ``limit`` count as inf, which saves looking at most of a large graph.
 
     >>> after = np.array([[1, 2, 3]])  # one move, to the next of three states
     >>> hard_values(np.array([[2.0, 3.0, 1.0]]), after, np.array([False, False, True])).tolist()
@@ -74,7 +75,7 @@ def hard_values(cost: Doubles, after: Ints, goal: Bools) -> Doubles:
         states = _those_before(changed, before, starts)
         states = states[~goal[states]]
         new = (cost[:, states] + values[after[:, states]]).min(axis=0, initial=np.inf)
-        lower = new < values[states]
+        lower = (new < values[states]) & (new <= limit)
         changed = states[lower]
         values[changed] = new[lower]
     return values[:-1]
