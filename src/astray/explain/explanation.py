@@ -17,6 +17,7 @@ from astray.core.trip_ids import TripId, find_trips
 from astray.core.zones import UTC_ZONE, Zone
 from astray.explain.aspect_phrases import aspect_words
 from astray.explain.expected_route import Way, expected_ways
+from astray.explain.planned_way import planned_way
 from astray.explain.score_attribution import Reason, either_side, reasons
 from astray.explain.segment_phrases import (
     ASPECTS,
@@ -29,7 +30,7 @@ from astray.explain.step_phrases import odd_numbers
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.featurizer import Featurizer
 from astray.features.steps import chosen
-from astray.features.trip_rows import TripHabit
+from astray.features.trip_rows import TripHabit, TripRows
 from astray.irl.actor import Actor
 from astray.scoring.decisions import BAND, NORMAL, Bounds, Levels, decide
 from astray.scoring.normality import step_normality
@@ -101,7 +102,10 @@ class Explanation:
     habitual
         Some of the agent's past ways: a latitude and a longitude array each.
     expected
-        How the agent would have continued where it left its usual ways, the likeliest way first; in the same form.
+        The way that was expected of the agent instead, in the same form: the planned way to where the trip ended or, if
+        the trip kept to that, how past trips continued where it left them, the likeliest first.
+    longer
+        By how many metres the trip is longer than the planned way between its ends; 0 if it is not a detour.
     """
 
     agent: str
@@ -128,6 +132,7 @@ class Explanation:
     passed: Floats = field(default_factory=lambda: np.zeros(0))
     habitual: tuple[Way, ...] = ()
     expected: tuple[Way, ...] = ()
+    longer: float = 0.0
     reasons: tuple[Reason, ...] = ()
     zone: Zone = UTC_ZONE
     p_aspects: dict[str, float] = field(default_factory=dict)
@@ -168,9 +173,15 @@ class Explanation:
         return aspect_words(self.p_aspects)
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The reasons in words, the most important first, and how long a detour the trip is."""
+        detour = f"about {self.longer / 1000:.1f} km longer than the way that was expected of it"
+        return (*(reason.words for reason in self.reasons), *([detour] if self.longer else []))
+
+    @property
     def why(self) -> str:
-        """The reasons in one line; empty for a normal trip, or if there are none."""
-        return "" if self.decision == NORMAL else "; ".join(reason.words for reason in self.reasons)
+        """The words in one line; empty for a normal trip, or if there are none."""
+        return "" if self.decision == NORMAL else "; ".join(self.words)
 
     @property
     def lowest(self) -> str:
@@ -227,17 +238,20 @@ def explain_fixes(
     """Explains one GPS trip from the scores of its usable fixes.
 
     The ``featurizer`` compares the trip with the memory of its agent. If the memory holds the trip under this ``name``,
-    the trip does not count towards its own familiarity. The expected ways are how the ``habitual`` ways continued or,
-    where none of them came by, how the policy (``actor``) drives on.
+    the trip does not count towards its own familiarity. If a segment is not normal, the expected way is the planned one
+    to where the trip ended. If there is none, the expected ways are how the ``habitual`` ways continued or, where none
+    of them came by, how the policy (``actor``) drives on.
     """
     steps, encoder = scores.chunk.steps, featurizer.encoder
     number = int(featurizer.memory.number_of([name])[0])
+    maker = featurizer.popularity.number_of(scores.trips.agent_ids)
     sides: dict[TripHabit, tuple[float, float]] = {}
+    rows: TripRows | None = None
     if steps is not None and isinstance(encoder, FamiliarityEncoder):
         kept = chosen(steps, featurizer.config.interval)
         rows = featurizer.trip_rows(steps[kept], 1)
         familiar = scores.chunk.features[kept, : len(encoder.habits)]
-        without, maker = np.array([number]), featurizer.popularity.number_of(scores.trips.agent_ids)
+        without = np.array([number])
         statistics = featurizer.trip_statistics(
             rows, familiar, without if number >= 0 else None, maker if maker[0] >= 0 else None
         )
@@ -257,10 +271,15 @@ def explain_fixes(
     else:
         words = [(motion_words(steps[span]), {}) for span in spans]
         passed = np.zeros(0)
-    expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
+    plan = planned_way(rows, featurizer, habitual, number, int(maker[0])) if spans and rows is not None else None
+    if plan is not None:
+        expected = [(plan.lat, plan.lon)]
+    else:
+        expected = expected_ways(steps, [span.start for span in spans], habitual, featurizer, actor) if spans else []
     explanation = explain_segments(scores, bounds, segments, words, habitual, expected, passed)
+    longer = 0.0 if plan is None else plan.longer
     flagged_by = explanation.aspect if explanation.low_aspects else ""
-    return replace(explanation, reasons=reasons(scores, featurizer, sides, flagged_by))
+    return replace(explanation, longer=longer, reasons=reasons(scores, featurizer, sides, flagged_by))
 
 
 def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Explanation:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from astray.explain.trip_phrases import NEAR, PAST, PHRASES, Facts, alike, is_place, same_but
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer
-from astray.features.statistics import OVER_OTHERS, OVER_STEPS
+from astray.features.statistics import OVER_OTHERS, OVER_STEPS, WAY
 from astray.features.trip_rows import (
     DURATION_BANDS,
     LENGTH_BANDS,
@@ -80,6 +80,7 @@ def columns(habits: tuple[Habit, ...], cells: tuple[float, ...]) -> tuple[Column
         *(Column(what, _MOTIONS[what]) for what in MOTION),
         *(_of_others(size, what) for size in cells for what in OVER_OTHERS),
         Column(PAST, ""),
+        Column(WAY, "direction"),
     )
 
 

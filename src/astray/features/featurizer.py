@@ -18,6 +18,7 @@ from astray.features.context import Context, ContextSpec
 from astray.features.encoders import WAVES, Encoder, FamiliarityEncoder, FourierEncoder, RawEncoder
 from astray.features.familiarity import DEFAULT_HABITS, DEFAULT_LAGS, GRIDS, Frame, Habit, familiarity, keys_of
 from astray.features.memory import Forgetting, Memory
+from astray.features.moves import moves_of, remembered
 from astray.features.normal_scores import StepScores
 from astray.features.paths import of_trips, paths_of, resample, trace
 from astray.features.popularity import Popularity
@@ -196,22 +197,29 @@ class Featurizer:
         whole = TripRows.of(of.steps, (), self.frame, len(of.trips)) if rows is None else rows
         keys = whole.remembered.reshape(len(whole.present), len(TRIP_HABITS) * GRIDS)
         steps = steps_of(self._traces(of.paths), self.config.interval, self.encoder.lags)
-        of_whole = dict(zip(whole.present.tolist(), keys, strict=True))
+        moved = _parted(remembered(whole.moves), whole.moves.trip, whole.n_trips)
+        of_whole = {
+            i: np.concatenate([own, moved[i].ravel()]) for i, own in zip(whole.present.tolist(), keys, strict=True)
+        }
         return replace(self, encoder=self.encoder.remember(steps, of.trips.ids, of_whole))
 
     def among(self, others: Trajectories, paths: Trajectories | None = None) -> Featurizer:
         """Returns a featurizer that also knows where others go; ``paths`` are theirs, if the caller has them."""
         if not self.counts or not self.popularity.cells:
             return self
-        steps = steps_of(self._traces(self.paths(others) if paths is None else paths), self.config.interval)
-        keys = keys_of(steps, self.popularity.habits, self.frame).reshape(len(steps), -1)
+        paths = self.paths(others) if paths is None else paths
+        steps, moves = (
+            steps_of(self._traces(paths), self.config.interval),
+            moves_of(self.chosen_steps(paths), self.frame),
+        )
+        keys, made = keys_of(steps, self.popularity.habits, self.frame), remembered(moves)
         agents, of_trip = np.unique(others.agent_ids.astype(str), return_inverse=True)
-        order = np.argsort(of_trip[steps.trip], kind="stable")
-        cuts = np.searchsorted(of_trip[steps.trip][order], np.arange(1, len(agents)))
+        here = _parted(keys.reshape(len(steps), -1), of_trip[steps.trip], len(agents))
+        moved = _parted(made, of_trip[moves.trip], len(agents))
         visited = {
-            agent: np.unique(keys[rows])
-            for agent, rows in zip(agents.tolist(), np.split(order, cuts), strict=True)
-            if len(rows)
+            agent: np.unique(np.concatenate([places.ravel(), ways.ravel()]))
+            for agent, places, ways in zip(agents.tolist(), here, moved, strict=True)
+            if len(places)
         }
         return replace(self, popularity=self.popularity.visited(visited))
 
@@ -344,6 +352,12 @@ class Featurizer:
         rows = self.trip_rows(steps, len(fixes))
         familiar, found = self.measure(rows, without, maker if (maker >= 0).any() else None)
         return Featurized(self.features(steps, familiar), steps, row, weight, fault, found)
+
+
+def _parted(rows: Array, owner: Array, n: int) -> list[Array]:
+    """Returns the rows of each of ``n`` owners, given by their numbers."""
+    order = np.argsort(owner, kind="stable")
+    return np.split(rows[order], np.searchsorted(owner[order], np.arange(1, n)))
 
 
 def _learnable_steps(fixes: Trajectories, config: FeaturizerConfig, projection: Projection) -> Steps:

@@ -175,12 +175,17 @@ class Popularity:
 
     def encode_places(self, places: Array, maker: Array | None = None) -> NDArray[np.float32]:
         """Returns the same as :meth:`encode`, from keys of :attr:`habits` alone: (rows, sizes, grids)."""
-        count = self.agents.counts(places, None if maker is None else maker[:, None, None])
+        count = self.counts(places, maker)
+        return np.asarray(np.add.reduce(np.log1p(count), axis=2) / count.shape[2], np.float32)
+
+    def counts(self, keys: Array, maker: Array | None = None) -> NDArray[np.float32]:
+        """Returns the number of agents that have each key, (rows, ..., ...); ``maker`` as in :meth:`encode`."""
+        count = self.agents.counts(keys, None if maker is None else maker[:, None, None])
         excluded = self._excluded_number
         if excluded >= 0 and (maker is None or (maker != excluded).any()):
-            visited: Array = self.agents.counts(places) - self.agents.counts(places, np.array(excluded))
+            visited: Array = self.agents.counts(keys) - self.agents.counts(keys, np.array(excluded))
             count -= visited if maker is None else np.where(maker[:, None, None] == excluded, 0, visited)
-        return np.asarray(np.add.reduce(np.log1p(count), axis=2) / count.shape[2], np.float32)
+        return count
 
     @cached_property
     def _excluded_number(self) -> int:

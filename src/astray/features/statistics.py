@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from astray.features.familiarity import GRIDS, Frame, Habit, familiarity, familiarity_to_each
 from astray.features.memory import Memory
+from astray.features.moves import deviation, expect
 from astray.features.popularity import Popularity
+from astray.features.row_windows import windows
 from astray.features.steps import Step
 from astray.features.trip_rows import (
     BANDS,
@@ -47,6 +49,11 @@ Array = NDArray[Any]
 Keys = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
+WAY = "unexpected way"
+"""The last statistic: how far the moves of a trip deviate from those expected of its agent, given where the trip ends.
+The network of the reward does not see it (:data:`SEEN`)."""
+SEEN = slice(-1)
+"""The statistics that the network of the reward sees."""
 OVER_STEPS = ("mean", "lowest", "highest", "first", "last", "new")
 OVER_OTHERS = ("mean", "first", "last", "where new")
 GROUPS = ("population", "clock", "destination", "end")
@@ -82,6 +89,7 @@ def statistics_of(habits: tuple[Habit, ...], popularity_cells: tuple[float, ...]
         *(Statistic(what) for what in MOTION),
         *(over_others(size, what) for size in popularity_cells for what in OVER_OTHERS),
         Statistic("past trips"),
+        Statistic(WAY, frozenset({"end"})),
     )
 
 
@@ -135,6 +143,10 @@ def statistics(
     past = np.log1p(history - (np.zeros(len(starts)) if whole is None else whole >= 0))
     layout = layout_of(len(habits), len(popularity.cells))
     found[present] = statistics_from_sums(layout, lengths, sums, alike, rows.motion, past)
+    if rows.finished.any():
+        held = [None if of_trip is None else of_trip[rows.moves.trip] for of_trip in (without, maker, before)]
+        p = expect(rows.moves, memory, popularity, *held)
+        found[present, -1] = deviation(rows.moves, p, rows.n_trips, rows.goals)[present]
     found[np.ix_(~rows.finished, members(known, "end"))] = np.nan
     found[np.ix_(~rows.told, members(known, "destination"))] = np.nan
     if not len(popularity.agents):
@@ -164,7 +176,7 @@ def layout_of(habits: int, sizes: int) -> Layout:
     trips, motion, others = np.cumsum([len(OVER_STEPS) * habits, len(TRIP_HABITS), len(MOTION)]).tolist()
     there = [others + len(OVER_OTHERS) * size + what for what in _OVER_OTHERS for size in range(sizes)]
     is_mean = np.repeat([True, False, True, False], [2 * habits, 4 * habits, 2 * sizes, 2 * sizes])
-    width = others + len(OVER_OTHERS) * sizes + 1
+    width = others + len(OVER_OTHERS) * sizes + 2
     return Layout(np.array(steps + there), is_mean, slice(trips, motion), slice(motion, others), width)
 
 
@@ -180,25 +192,9 @@ def statistics_from_sums(layout: Layout, rows: Array, sums: Array, alike: Array,
     found[:, layout.columns] = sums / np.where(layout.is_mean, rows[:, None], 1)
     found[:, layout.alike] = alike
     found[:, layout.motion] = motion
-    found[:, -1] = past
+    found[:, -2] = past
+    found[:, -1] = np.nan  # the way is judged when the trip is over
     return found
-
-
-def windows(values: Array, starts: Array, lengths: Array, size: int) -> tuple[Array, Array]:
-    """Returns the lowest and highest mean of any ``size`` consecutive rows of each trip; of a shorter trip, its mean.
-
-    >>> low, high = windows(np.array([[0.0], [1.0], [5.0], [3.0]]), np.array([0, 3]), np.array([3, 1]), 2)
-    >>> low.tolist(), high.tolist()
-    ([[0.5], [3.0]], [[3.0], [3.0]])
-    """
-    sums = np.zeros((len(values) + 1, values.shape[1]))
-    np.cumsum(values, axis=0, out=sums[1:], dtype=np.float64)
-    place = np.arange(len(values)) - np.repeat(starts, lengths)
-    wide = np.minimum(size, np.repeat(lengths, lengths))
-    ends = np.flatnonzero(place + 1 >= wide)
-    means = (sums[ends + 1] - sums[ends + 1 - wide[ends]]) / wide[ends, None]
-    cut = np.searchsorted(ends, starts)
-    return np.minimum.reduceat(means, cut, axis=0), np.maximum.reduceat(means, cut, axis=0)
 
 
 # -------------------------------------------------------------------- open trips

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astray.features.familiarity import DAY, GRIDS, SHIFTS, STANDING, Frame, Habit, keys_of
 from astray.features.grid import cells
 from astray.features.hashing import changes, mix
+from astray.features.moves import Moves, moves_of
 from astray.features.steps import Step, Steps
 
 Array = NDArray[Any]
@@ -154,6 +155,19 @@ class TripRows:
     # ---------------------------------------------------------------- whole trips
 
     @cached_property
+    def moves(self) -> Moves:
+        """Returns the moves of the trips over cells."""
+        return moves_of(self.steps, self.frame)
+
+    @property
+    def goals(self) -> NDArray[np.float64]:
+        """Returns where each trip ends on the grid of the earth, (2, trips); NaN where that is unknown."""
+        found = np.full((2, self.n_trips), np.nan)
+        found[:, self.present] = self._ends[:, len(self.present) :]
+        found[:, ~self.told] = np.nan
+        return found
+
+    @cached_property
     def motion(self) -> NDArray[np.float64]:
         """Returns, for each present trip, the quantities that :data:`MOTION` names: (trips, 7)."""
         starts, last = self.starts, self.starts + self.lengths - 1
@@ -211,17 +225,21 @@ class TripRows:
     @cached_property
     def _words(self) -> Keys:
         """Returns the words of the keys of each present trip: (trips, words, grids)."""
-        n, ends = len(self.starts), self.starts + self.lengths - 1
-        stops = self.steps.location[ends]
-        if self.destinations is not None:
-            known = (self.told & ~self.finished)[self.present]
-            stops[known] = self.destinations[self.present[known]]
-        both = place_words(self.frame.projection.to_grid(np.concatenate([self.steps.location[self.starts], stops])))
+        n, both = len(self.starts), place_words(self._ends)
         words = np.zeros((n, len(WORDS), GRIDS), np.uint64)
         words[:, START], words[:, STOP] = both[:n], both[n:]
         words[:, HOUR] = hour_words(self.steps.time[self.starts] + self.frame.utc_offset)
         words[:, BANDS] = band_words(self.motion)
         return words
+
+    @cached_property
+    def _ends(self) -> NDArray[np.float64]:
+        """Returns where the present trips begin, then where they stop, on the grid of the earth: (2, 2 trips)."""
+        stops = self.steps.location[self.starts + self.lengths - 1]
+        if self.destinations is not None:
+            known = (self.told & ~self.finished)[self.present]
+            stops[known] = self.destinations[self.present[known]]
+        return self.frame.projection.to_grid(np.concatenate([self.steps.location[self.starts], stops]))
 
 
 WORDS = tuple(

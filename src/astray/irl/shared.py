@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from astray.features.statistics import SEEN
 from astray.irl.posterior import RewardPosterior, combined
 
 Array = NDArray[Any]
@@ -96,9 +97,23 @@ class Reward:
         return self.step.aspects if self.trip is None else self.trip.aspects
 
 
+ROUTE = "route"
+UNEXPECTED = 0.2
+"""The reward that a trip loses for each standard deviation by which its way is less expected than usual."""
+
+
 def trip_rewards(reward: RewardPosterior, statistics: Array) -> NDArray[np.float64]:
-    """Returns the rewards of trips, (trips, aspects, heads); NaN for a trip whose statistics are all missing."""
+    """Returns the rewards of trips, (trips, aspects, heads); NaN for a trip whose statistics are all missing.
+
+    The network rewards the statistics that it has learned from. The last statistic, the unexpected way, has a reward of
+    its own, -:data:`UNEXPECTED` for each standard deviation; the reward of the route is that of both in equal parts.
+    """
     known = ~np.isnan(statistics).all(axis=1)
     found = np.full((len(statistics), len(reward.aspects), reward.n_heads), np.nan)
-    found[known] = reward(statistics[known])
+    found[known] = reward(statistics[known, SEEN])
+    judged = ~np.isnan(statistics[:, -1])
+    if ROUTE in reward.aspects and judged.any():
+        k = reward.aspects.index(ROUTE)
+        way = np.broadcast_to(-UNEXPECTED * statistics[judged, -1:].astype(np.float64), (judged.sum(), reward.n_heads))
+        found[judged, k] = combined(np.stack([found[judged, k], way], axis=1))
     return found

@@ -13,7 +13,7 @@ from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.features.featurizer import Featurizer
 from astray.features.paths import of_trips
-from astray.features.statistics import members
+from astray.features.statistics import SEEN, members
 from astray.features.trip_rows import TripRows
 from astray.irl.counterfactuals import explore
 from astray.irl.demonstrations import Rows
@@ -64,7 +64,7 @@ class TripDemonstrator:
     @property
     def groups(self) -> list[NDArray[np.bool_]]:
         """Masks of the statistics that may be missing together."""
-        return [members(self.featurizer.statistics, group) for group in ("population", "clock")]
+        return [members(self.featurizer.statistics[SEEN], group) for group in ("population", "clock")]
 
     def steps(self, trips: int) -> GpsDemonstrator | None:
         """Returns a demonstrator of the steps of the first trips; None if they have no step."""
@@ -103,7 +103,7 @@ class TripDemonstrator:
             present = part.present
             of = np.full(len(present), -1) if trip is None else trip[present]
             nothing = np.zeros((len(present), 0))
-            found.append(Rows(features[present], np.arange(len(present)), nothing, nothing, of))
+            found.append(Rows(features[present, SEEN], np.arange(len(present)), nothing, nothing, of))
         both = Rows.concat(found)
         # The learner draws a trip first, then one of its rows, so the rows of one trip must be neighbours.
         return replace(both[np.argsort(both.trip, kind="stable")], path=np.arange(len(both)))

@@ -59,7 +59,7 @@ def unpack_reward(model: Contents, name: str) -> Reward:
                 if not rewards.size:
                     raise ValueError(f"the array {name}.reference.{part} is empty")
             typical = reward.reference.typical
-            check_shape(f"{name}.reference.typical", typical, len(BANDS) + 1, len(reward.trip.mean))
+            check_shape(f"{name}.reference.typical", typical, len(BANDS) + 1, len(reward.trip.mean) + 1)
     return reward
 
 

@@ -235,7 +235,7 @@ def refer(
         warnings.simplefilter("ignore", RuntimeWarning)
         medians = np.stack([np.nanmedian(p, axis=0) for p in of_bands(typical)]).astype(np.float32)
     medians = np.where(
-        np.isnan(medians), reward.trip.mean, medians
+        np.isnan(medians), np.append(reward.trip.mean, np.float32(0.0)), medians
     )  # the reward, too, replaces missing values by the mean
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(under_way), drawn(steps), medians, noise)

@@ -33,7 +33,7 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 SAID = 12  # at most this many segments, the worst, get a number and words
-LETTERS = 112  # in a line
+LETTERS = 106  # in a line
 TITLE_LETTERS = 62  # in a line of the title
 FEW = 60  # a trip of at most this many fixes has larger points in time
 

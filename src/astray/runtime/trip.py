@@ -19,7 +19,7 @@ from astray.core.trajectories import Trajectories
 from astray.core.trip_ids import TripId
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Frames, StepKeys, familiarity_to_each, keys_of
-from astray.features.statistics import RunningStatistics, count_rows, statistics_so_far
+from astray.features.statistics import SEEN, RunningStatistics, count_rows, statistics_so_far
 from astray.features.steps import OpenPath, Step, as_steps
 from astray.features.trip_rows import TripRows
 from astray.runtime.live_scores import LiveSegment, TripScore
@@ -141,7 +141,7 @@ def _score_so_far(trips: Sequence[OpenTrip]) -> None:
         return
     reward, scales = trips[0].reward.trip, [trip.agent_model.unfinished for trip in trips]
     assert reward is not None
-    rewards = reward(statistics_so_far(running))
+    rewards = reward(statistics_so_far(running)[:, SEEN])
     found = normality_of(rewards, [scale.weights for scale in scales], [scale.trip for scale in scales])
     means = (np.add.reduce(rewards, axis=2, dtype=np.float64) / rewards.shape[2]).tolist()
     for trip, scale, of_aspects, n, spread, aspect in zip(

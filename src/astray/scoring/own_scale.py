@@ -23,6 +23,7 @@ from astray.core.trip_ids import TripId
 from astray.features.featurizer import Featurizer, Prepared
 from astray.features.hashing import changes
 from astray.features.memory import Memory
+from astray.features.statistics import SEEN
 from astray.features.trip_looks import looks
 from astray.features.trip_rows import TripRows
 from astray.irl.posterior import combined
@@ -87,7 +88,7 @@ def fits(reward: Reward, featurizer: Featurizer) -> bool:
     """Returns True if the reward takes the statistics and features of this featurizer."""
     trip = reward.trip
     return trip is not None and (len(trip.mean), len(reward.step.mean)) == (
-        len(featurizer.statistics),
+        len(featurizer.statistics[SEEN]),
         len(featurizer.names),
     )
 

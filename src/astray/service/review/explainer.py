@@ -122,7 +122,7 @@ def packed(explanation: Explanation) -> Made:
 
     ways = [{"type": "Feature", "properties": {"trips": 1}, "geometry": _line(way)} for way in e.habitual]
     whole = {
-        "words": [reason.words for reason in e.reasons] or ([e.lowest] if e.lowest else []),
+        "words": list(e.words) or ([e.lowest] if e.lowest else []),
         "eps": round(e.eps, 4),
         "leave": round(e.leave, 4),
         "rates": e.rates,
