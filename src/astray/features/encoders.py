@@ -68,9 +68,9 @@ class FourierEncoder:
     """Returns the paper's input, the place that the step leads to, and waves of that place and of the start.
 
     State and action determine the place that a step leads to, but a small network cannot compute it from normal scores.
-    Without it, the reward would know of the first interval of a trip only where it began. The waves are random Fourier
-    features (Rahimi and Recht 2007): the network cannot learn a street from coordinates, but it can from waves that are
-    about as long. They are over normal scores, so that they are short where the agent often is.
+    Waves of the place before a step would show only the start during the first interval of a trip. The waves are random
+    Fourier features (Rahimi and Recht 2007): the network cannot learn a street from coordinates, but it can from waves
+    that are about as long. They are over normal scores, so that they are short where the agent often is.
     """
 
     scores: StepScores

@@ -58,7 +58,7 @@ What the paper leaves open for GPS trips
 
 States and actions without given dynamics: the policy acts in dynamics that are fitted to the demonstrations.
 
-:data:`KDD19_FOURIER` is ours, and departs from Algorithm 1 in two things. Its reward also sees the place that a step
+:data:`KDD19_FOURIER` is ours, and differs from the paper in two more things. Its reward also sees the place that a step
 leads to, which state and action determine, and random Fourier features of that place and of the start (of states and
 actions: of both). And every iteration updates all heads, each on its own bootstrap, where Algorithm 1 updates the
 sampled one: a head that is sampled less often is learned worse, and has its part in every mean and spread over the
