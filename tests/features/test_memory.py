@@ -346,10 +346,24 @@ def test_fourier_features_have_the_gaussian_kernel_of_their_width():
     encoder = FourierEncoder.of(scores, np.random.default_rng(0).normal(size=(2, 2000)), width=0.5)
     at = encoder.encode(steps([[0, 0], [0.5, 0], [1.0, 0], [300, 0]]))
     assert at.shape == (4, len(encoder.names))
-    waves, z = at[:, 7 : 7 + 4000].astype(float), at[:, :2].astype(float)
+    waves, z = at[:, 9 : 9 + 4000].astype(float), at[:, 7:9].astype(float)
     # The inner product of random Fourier features approaches the kernel that their frequencies are drawn for.
     apart = np.square(z - z[0]).sum(axis=1)
     np.testing.assert_allclose(waves @ waves[0] / 2000, np.exp(-apart / (2 * 0.5**2)), atol=0.07)
+
+
+def test_fourier_features_show_the_place_that_a_step_leads_to():
+    past = np.random.default_rng(1).standard_normal((4000, 2)) * 100.0
+    scores = StepScores(*(NormalScores.fit(part) for part in (past, past[:, :1], past)))
+    encoder = FourierEncoder.of(scores, np.random.default_rng(0).normal(size=(2, 8)))
+    # Two trips that begin at the same place and go to the two sides of it, in one step.
+    left, right = encoder.encode(steps([[-60.0, 0.0], [60.0, 0.0]], velocity=(0.0, 0.0)))
+    reached = np.array([name.startswith(("x reached", "y reached", "reached")) for name in encoder.names])
+    start = np.array([name.startswith("start") or name in ("x0", "y0") for name in encoder.names])
+    assert (reached.sum(), start.sum()) == (2 + 2 * 8, 2 + 2 * 8)
+    np.testing.assert_array_equal(left[start], right[start])
+    np.testing.assert_allclose([left[7], right[7]], [-0.6, 0.6], atol=0.1)
+    assert np.abs(left[reached] - right[reached]).max() > 0.5
 
 
 def test_familiarity_counts_the_other_trips_that_did_the_same():

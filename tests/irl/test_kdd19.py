@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from astray.irl.kdd19 import (
     EPSILON,
     GAMMA,
     KDD19,
+    KDD19_FOURIER,
     bootstrap,
     irl_ad,
     irl_adu,
@@ -237,3 +238,10 @@ def test_the_settings_are_those_that_the_paper_prints():
 def test_scoring_by_the_paper_does_not_import_torch():
     code = "import sys, astray.irl.kdd19, astray.irl.shared, astray.irl.actor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_preset_of_ours_departs_from_the_papers_settings_in_two():
+    paper, ours = KDD19, KDD19_FOURIER
+    differing = {f.name for f in fields(paper) if getattr(paper, f.name) != getattr(ours, f.name)}
+    assert differing == {"waves", "all_heads"}
+    assert not paper.all_heads  # Algorithm 1 updates the head that it sampled

@@ -340,8 +340,9 @@ class ItsOwn:
         _one_of("default", "shared", "own", *PAPER_PRESETS),
         more="Trips of several agents are a pool. ``own`` takes some tens of seconds; give it for a pool whose trips "
         "name no agents. ``kdd19`` is the paper's own method: its state and action, the policy alone as background, "
-        "Eq. 3, and N(tau) a plain mean. ``kdd19-fourier``, which is ours, differs in one thing: the reward also sees "
-        "random Fourier features. It finds more.",
+        "Eq. 3, and N(tau) a plain mean. ``kdd19-fourier``, which is ours, differs in two things: the reward also sees "
+        "the place that a step leads to and random Fourier features, and every iteration updates all heads. It finds "
+        "more.",
     )
     encoder: str | Encoder | None = setting(
         TEXT,

@@ -65,10 +65,12 @@ class RawEncoder:
 
 @dataclass(frozen=True, eq=False)
 class FourierEncoder:
-    """Returns the paper's input, and random Fourier features of location and start (Rahimi and Recht 2007).
+    """Returns the paper's input, the place that the step leads to, and waves of that place and of the start.
 
-    A small network cannot learn a street from coordinates, but it can from waves that are about as long. The waves are
-    over normal scores, so that they are short where the agent often is.
+    State and action determine the place that a step leads to, but a small network cannot compute it from normal scores.
+    Waves of the place before a step would show only the start during the first interval of a trip. The waves are random
+    Fourier features (Rahimi and Recht 2007): the network cannot learn a street from coordinates, but it can from waves
+    that are about as long. They are over normal scores, so that they are short where the agent often is.
     """
 
     scores: StepScores
@@ -84,13 +86,14 @@ class FourierEncoder:
     def names(self) -> list[str]:
         """Returns one name for each feature."""
         waves = [f"{f} {i}" for f in ("sin", "cos") for i in range(self.frequencies.shape[1])]
-        return [*_RAW, *waves, *(f"start {w}" for w in waves)]
+        return [*_RAW, "x reached", "y reached", *(f"{place} {w}" for place in ("reached", "start") for w in waves)]
 
     def encode(self, steps: Steps, without: Array | None = None) -> Features:
         """Returns features, one row a step."""
-        raw = _raw(self.scores, steps)
-        phases = [raw[:, place] @ self.frequencies for place in (slice(0, 2), slice(2, 4))]
-        return np.hstack([raw, *(wave(phase) for phase in phases for wave in (np.sin, np.cos))]).astype(np.float32)
+        raw, reached = _raw(self.scores, steps), self.scores.place(steps.location)
+        phases = [place @ self.frequencies for place in (reached, raw[:, 2:4])]
+        waves = [wave(phase) for phase in phases for wave in (np.sin, np.cos)]
+        return np.hstack([raw, reached, *waves]).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,11 @@ What the paper leaves open for GPS trips
 
 States and actions without given dynamics: the policy acts in dynamics that are fitted to the demonstrations.
 
-:data:`KDD19_FOURIER` is ours: its reward also sees random Fourier features. ``docs/algorithm.md`` says what each choice
-is worth.
+:data:`KDD19_FOURIER` is ours, and differs from the paper in two more things. Its reward also sees the place that a step
+leads to, which state and action determine, and random Fourier features of that place and of the start (of states and
+actions: of both). And every iteration updates all heads, each on its own bootstrap, where Algorithm 1 updates the
+sampled one: a head that is sampled less often is learned worse, and has its part in every mean and spread over the
+heads. ``docs/algorithm.md`` says what each choice is worth.
 """
 
 from __future__ import annotations
@@ -118,8 +121,8 @@ KDD19 = LearnConfig(
 )
 """The settings of the paper; those that it does not print have the defaults of ``LearnConfig``."""
 
-KDD19_FOURIER = replace(KDD19, waves=32)
-"""A preset of ours: the paper's, with random Fourier features beside the inputs of the reward."""
+KDD19_FOURIER = replace(KDD19, waves=32, all_heads=True)
+"""A preset of ours: the paper's, with random Fourier features beside the reward's inputs, and all heads updated."""
 
 EPSILON = -2.0  # Section 5.4: an observation with n <= epsilon is an anomaly for IRL-AD,
 GAMMA = 1.5  # and for IRL-ADU if also sigma_r <= gamma
