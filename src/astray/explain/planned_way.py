@@ -26,6 +26,7 @@ closest to the ways that are planned with .1 to .5 (twenty GeoLife users outside
 MARGIN = 8  # cells around a trip, at least, in which ways are planned
 MARGIN_SHARE = 0.25  # of the longer side of the rectangle around the trip, if that is more
 MOST_CELLS = 10_000  # of the window, such as 15 by 15 km: more would take longer than a tenth of a second
+LEAST_REGRET = 5.0  # nats: a trip that is nearly as probable as the plan may well have been expected
 LEFT = 0.1  # the share of a trip's regret with which it counts as having left the planned way
 KNOWN = 0.5  # the least share of moves that somebody made: on unknown ground a plan knows no streets
 DETOUR, DETOUR_SHARE = 500.0, 0.2  # metres, and a share of the planned way, by which a detour is longer
@@ -56,8 +57,8 @@ def planned_way(
 
     It is the most probable way between the trip's ends by the memory and the popularity of the ``featurizer``, without
     the trip itself (``number`` in the memory) and its agent (``maker`` in the popularity); -1 for none. Of a trip with
-    gaps it is that of the part with most moves. There is none if the trip ended where it began, if the trip kept to it,
-    if it leads over unknown ground, or if the window around the trip is too large.
+    gaps it is that of the part with most moves. There is none if the trip ended where it began, if the trip kept to it
+    or is nearly as probable, if it leads over unknown ground, or if the window around the trip is too large.
 
     The line runs from where the trip left the planned way to where it came back for good. Where ``habitual`` ways pass
     through a cell of the planned way, it runs along them.
@@ -77,7 +78,9 @@ def planned_way(
     most = cost_of(cost, after, start, moves.move) + ROUNDING
     values = hard_values(cost, after, goal, most)
     so_far = np.append(0.0, np.cumsum(regrets(cost, after, values, start, moves.move)))
-    left = int(np.flatnonzero(so_far <= LEFT * so_far[-1] + ROUNDING)[-1])
+    if so_far[-1] < LEAST_REGRET:
+        return None
+    left = int(np.flatnonzero(so_far <= LEFT * so_far[-1])[-1])
     best = planned(cost, after, values, int(states_on(after, start, moves.move)[left]))
     way = world.cells_on(cells[left], best)
     apart = np.abs(way[:, None] - cells[None]).max(axis=2).min(axis=1)
