@@ -95,7 +95,7 @@ def planned_way(
     known = _made(world, world.cells_on(cells[0], whole)[:-1], whole)
     length = np.where(known, world.graph.length[whole], np.abs(MOVES[whole]).sum(axis=1)).sum()
     x, y = rows.frame.projection.to_grid(rows.steps.location)
-    track = _dense(in_cells(x, y, np.float64(window.band)).T)
+    track = _dense(in_cells(x, y, np.array(window.band)).T)
     lat, lon = _drawn(way, track, window, habitual)
     return PlannedWay(
         lat, lon, float(so_far[-1]), SIZE * float(world.graph.length[moves.move].sum()), SIZE * float(length)
@@ -122,7 +122,7 @@ def _drawn(way: Ints, track: Floats, window: Window, habitual: Sequence[Way]) ->
     Between its ends it goes through the middles of the habitual ways in each cell, or else through that of the cell.
     """
     places = way + 0.5
-    band = np.float64(window.band)
+    band = np.array(window.band)
     known = [_dense(in_cells(lon * METRES_A_DEGREE, lat * METRES_A_DEGREE, band).T) for lat, lon in habitual]
     among = np.concatenate([np.zeros((0, 2)), *known])
     number, of_place = window.number(way), window.number(np.floor(among).astype(np.int64))
