@@ -13,6 +13,7 @@ from astray.explain import planned_way as planning
 from astray.explain.planned_way import PlannedWay, planned_way
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.moves import SIZE
+from astray.service.review.explainer import packed, unpacked
 
 TOWN = Projection(45.0, 7.0)
 HOME, CORNER, WORK = (0.0, 0.0), (3000.0, 0.0), (3000.0, 3000.0)
@@ -171,6 +172,9 @@ def test_an_explanation_shows_the_planned_way_and_says_how_much_longer_the_trip_
     assert said.words[-1] == f"about {said.longer / 1000:.1f} km longer than the way that was expected of it"
     assert said.words[-1] in said.why
     assert said.words[-1] in str(said)
+    of_page = unpacked(packed(said).data)
+    assert of_page["words"] == list(said.words)
+    np.testing.assert_allclose(of_page["expected"]["coordinates"], np.column_stack([lon, lat]), atol=1e-6)
     usual = detector.explain(drive("usual", *USUAL, day=50))
     assert usual.longer == 0.0
     assert "longer than the way" not in str(usual)

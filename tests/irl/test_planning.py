@@ -96,7 +96,7 @@ def draw(chosen: np.ndarray, after: np.ndarray, goal: np.ndarray, start: int, rn
 
 
 @pytest.mark.parametrize("size", [(3, 3), (4, 5), (6, 6)])
-@pytest.mark.parametrize("c", [0.2, 0.5, 1.5, 4.0])
+@pytest.mark.parametrize("c", [0.0, 0.2, 0.5, 1.5, 4.0])
 def test_soft_values_solve_the_linear_equations(size: tuple[int, int], c: float) -> None:
     graph, board = king(*size, np.random.default_rng(0))
     goal = board.goal(np.array([size[0] - 1, 1]))

@@ -45,7 +45,7 @@ def command(
 
     The words, on standard output, name the segments that are not normal and say how often the agent did something
     similar before: "0 of 304 past trips came through here". With -o, a picture shows the trip on a map, coloured by its
-    normality, over the agent's habitual ways in grey, with the continuation that was expected; below the map it shows
+    normality, over the agent's habitual ways in grey, with the way that was expected; below the map it shows
     normality against time.
 
     [b]Examples[/b]

@@ -26,6 +26,7 @@ closest to the ways that are planned with .1 to .5 (twenty GeoLife users outside
 MARGIN = 8  # cells around a trip, at least, in which ways are planned
 MARGIN_SHARE = 0.25  # of the longer side of the rectangle around the trip, if that is more
 MOST_CELLS = 10_000  # of the window, such as 15 by 15 km: more would take longer than a tenth of a second
+LEAST_REGRET = 5.0  # nats: a trip that is nearly as probable as the plan may well have been expected
 LEFT = 0.1  # the share of a trip's regret with which it counts as having left the planned way
 KNOWN = 0.5  # the least share of moves that somebody made: on unknown ground a plan knows no streets
 DETOUR, DETOUR_SHARE = 500.0, 0.2  # metres, and a share of the planned way, by which a detour is longer
@@ -56,8 +57,8 @@ def planned_way(
 
     It is the most probable way between the trip's ends by the memory and the popularity of the ``featurizer``, without
     the trip itself (``number`` in the memory) and its agent (``maker`` in the popularity); -1 for none. Of a trip with
-    gaps it is that of the part with most moves. There is none if the trip ended where it began, if the trip kept to it,
-    if it leads over unknown ground, or if the window around the trip is too large.
+    gaps it is that of the part with most moves. There is none if the trip ended where it began, if the trip kept to it
+    or is nearly as probable, if it leads over unknown ground, or if the window around the trip is too large.
 
     The line runs from where the trip left the planned way to where it came back for good. Where ``habitual`` ways pass
     through a cell of the planned way, it runs along them.
@@ -77,7 +78,9 @@ def planned_way(
     most = cost_of(cost, after, start, moves.move) + ROUNDING
     values = hard_values(cost, after, goal, most)
     so_far = np.append(0.0, np.cumsum(regrets(cost, after, values, start, moves.move)))
-    left = int(np.flatnonzero(so_far <= LEFT * so_far[-1] + ROUNDING)[-1])
+    if so_far[-1] < LEAST_REGRET:
+        return None
+    left = int(np.flatnonzero(so_far <= LEFT * so_far[-1])[-1])
     best = planned(cost, after, values, int(states_on(after, start, moves.move)[left]))
     way = world.cells_on(cells[left], best)
     apart = np.abs(way[:, None] - cells[None]).max(axis=2).min(axis=1)
@@ -92,7 +95,7 @@ def planned_way(
     known = _made(world, world.cells_on(cells[0], whole)[:-1], whole)
     length = np.where(known, world.graph.length[whole], np.abs(MOVES[whole]).sum(axis=1)).sum()
     x, y = rows.frame.projection.to_grid(rows.steps.location)
-    track = _dense(in_cells(x, y, np.float64(window.band)).T)
+    track = _dense(in_cells(x, y, np.array(window.band)).T)
     lat, lon = _drawn(way, track, window, habitual)
     return PlannedWay(
         lat, lon, float(so_far[-1]), SIZE * float(world.graph.length[moves.move].sum()), SIZE * float(length)
@@ -119,7 +122,7 @@ def _drawn(way: Ints, track: Floats, window: Window, habitual: Sequence[Way]) ->
     Between its ends it goes through the middles of the habitual ways in each cell, or else through that of the cell.
     """
     places = way + 0.5
-    band = np.float64(window.band)
+    band = np.array(window.band)
     known = [_dense(in_cells(lon * METRES_A_DEGREE, lat * METRES_A_DEGREE, band).T) for lat, lon in habitual]
     among = np.concatenate([np.zeros((0, 2)), *known])
     number, of_place = window.number(way), window.number(np.floor(among).astype(np.int64))

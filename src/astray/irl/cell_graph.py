@@ -47,7 +47,8 @@ class Window:
     @cached_property
     def cells(self) -> Ints:
         """Returns all cells, row by row: (cells, 2)."""
-        return np.stack(np.divmod(np.arange(len(self)), self.shape[1]), axis=1) + np.array(self.low)
+        row, column = np.divmod(np.arange(len(self)), self.shape[1])
+        return np.column_stack([row + self.low[0], column + self.low[1]])
 
     def number(self, cells: Array) -> Ints:
         """Returns the numbers of cells (..., 2); the number of cells for those outside of the window."""

@@ -48,7 +48,7 @@ class Graph(NamedTuple):
     @property
     def n_states(self) -> int:
         """Returns the number of states."""
-        return self.surprise.shape[1]
+        return int(self.surprise.shape[1])
 
     def cost(self, c: float) -> Doubles:
         """Returns what each move costs in each state, in nats: (moves, states)."""
@@ -134,7 +134,7 @@ def policy(cost: Doubles, after: Ints, values: Doubles, goal: Bools) -> Doubles:
     with np.errstate(invalid="ignore"):
         found = np.exp(values - cost - padded[after])
     found[:, goal | ~np.isfinite(values)] = 0.0
-    return found
+    return np.asarray(found)
 
 
 def expected_lengths(graph: Graph, chosen: Doubles, tolerance: float = TOLERANCE) -> Doubles:
@@ -191,7 +191,8 @@ def log_likelihood(cost: Doubles, after: Ints, values: Doubles, start: int, move
 
 def planned(cost: Doubles, after: Ints, values: Doubles, start: int) -> Ints:
     """Returns the moves of the planned way, the one of the least cost, from the hard values; none without a way."""
-    padded, found, state = np.append(values, np.inf), [], start
+    padded, state = np.append(values, np.inf), start
+    found: list[int] = []
     if not np.isfinite(padded[start]):
         return np.zeros(0, np.int64)
     # Each move comes nearer to the goal by its cost, so no state occurs twice unless moves cost nothing.
