@@ -124,7 +124,7 @@ class Symbols(World):
         return [self.calibration]
 
     def explain(self, trip: Trajectories, scores: Scores, bounds: Bounds) -> Explanation:
-        segments = scores.segments(np.array([bounds.eps]))
+        segments = scores.segments(bounds.levels)
         symbols = trip.columns["symbol"]
         words: list[tuple[str, dict[str, float]]] = [
             (f"{symbols[segment.start]} is rare", {"before": float(self.counts.get(str(symbols[segment.start]), 0))})

@@ -32,7 +32,7 @@ from astray.features.featurizer import Featurizer
 from astray.features.steps import chosen
 from astray.features.trip_rows import TripHabit, TripRows
 from astray.irl.actor import Actor
-from astray.scoring.decisions import BAND, NORMAL, Bounds, Levels, decide
+from astray.scoring.decisions import BAND, NORMAL, Bounds, decide
 from astray.scoring.normality import step_normality
 from astray.scoring.segments import Segment, leaving
 
@@ -257,7 +257,7 @@ def explain_fixes(
         )
         scores = replace(scores, chunk=scores.chunk._replace(statistics=statistics))
         sides = either_side(featurizer, rows, number)
-    segments = scores.segments(levels_of(bounds))
+    segments = scores.segments(bounds.levels)
     if steps is None or not len(steps):
         return explain_segments(scores, bounds, segments, [], habitual)
     spans = [slice(s.start, s.stop) for s in segments]
@@ -287,7 +287,7 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
 
     ``world`` holds past runs to compare with.
     """
-    segments = scores.segments(levels_of(bounds))
+    segments = scores.segments(bounds.levels)
     trip, calibration = scores.trips, scores.calibrations[0]
     pairs = np.hstack([trip.columns["state"], trip.columns["action"]])
     n_states = trip.columns["state"].shape[1]
@@ -304,11 +304,6 @@ def explain_steps(scores: Scores, bounds: Bounds, world: StepDemonstrator) -> Ex
         said = "; ".join(o.words(n_states) for o in odd) or "no single number sets it apart from past steps"
         words.append((f"at step {at}, {said}", {}))
     return explain_segments(scores, bounds, segments, words)
-
-
-def levels_of(bounds: Bounds) -> Levels:
-    """Returns the thresholds of one trip in the form of those of many."""
-    return Levels(np.array([bounds.eps]), bounds.rates)
 
 
 def explain_segments(
@@ -332,7 +327,7 @@ def explain_segments(
     for name, values in of_fixes.items():
         scored[name][chunk.row] = values
     eps, gamma, least, rates = bounds
-    levels = levels_of(bounds)
+    levels = bounds.levels
     decision = decide(scores.low(levels), of.uncertainty, chunk.history, gamma=gamma, min_history=least)
     aspect = int(levels.aspect(of.aspect, scores.of_aspects)[0])
     has_scales = scores.calibrations[int(chunk.scale[0])].by_aspect

@@ -350,11 +350,10 @@ class OpenTrip:
         """Returns the scores of the first ``n`` rows of the trip, with the decision."""
         normality, uncertainty, score, p_value, aspect, (_, p_values) = of
         time, scale = self.rows.numbers[:n, 0], self.agent_model.calibration
-        used = [p / rate if rate else math.inf for p, rate in zip(p_values, self.rates, strict=False)]
         low = score <= eps
         if self.rates:
-            low = min(used, default=math.inf) <= 1.0
-            aspect = used.index(min(used)) if low else aspect
+            used = [(p / rate, k) for k, (p, rate) in enumerate(zip(p_values, self.rates, strict=False)) if p <= rate]
+            low, aspect = bool(used), min(used, default=(0.0, aspect))[1]
         return TripScore(
             TripId(self.agent, self.name),
             float(time[0]),

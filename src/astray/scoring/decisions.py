@@ -132,9 +132,9 @@ class Levels(NamedTuple):
         """Returns the aspect to name for each trip: of those that flag it the rarest for its rate, else the lowest."""
         if not self.rates:
             return lowest
-        with np.errstate(divide="ignore"):
-            used = np.nan_to_num(by_aspect.p_value / np.array(self.rates), nan=np.inf)
-        return np.asarray(np.where(used.min(axis=1) <= 1.0, used.argmin(axis=1), lowest))
+        low = self.low_aspects(by_aspect)
+        used = np.divide(by_aspect.p_value, self.rates, out=np.full(low.shape, np.inf), where=low)
+        return np.asarray(np.where(low.any(axis=1), used.argmin(axis=1), lowest))
 
 
 class Bounds(NamedTuple):
@@ -144,6 +144,11 @@ class Bounds(NamedTuple):
     gamma: float
     min_history: float
     rates: tuple[float, ...] = ()
+
+    @property
+    def levels(self) -> Levels:
+        """The same thresholds in the form of those of many trips."""
+        return Levels(np.array([self.eps]), self.rates)
 
 
 def decide(
