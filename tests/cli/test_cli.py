@@ -1064,6 +1064,12 @@ def test_pretrain_makes_a_reward_from_simulated_people_and_fit_begins_with_it(
     reward, model = str(tmp_path / "small.safetensors"), str(tmp_path / "me.astray")
     small = ["--towns", "1", "--people", "3", "--days", "14", "--iterations", "1"]
     assert main(["pretrain", "-o", reward, *small]) == 0
+    before = read_reward(reward).reference
+    assert main(["pretrain", "-o", reward, "--keep", reward, *small]) == 0  # measures the same reference again
+    after = read_reward(reward).reference
+    assert before is not None
+    assert after is not None
+    np.testing.assert_allclose(after.under_way, before.under_way, rtol=1e-5)
     made = read_reward(reward).made
     assert (made["towns"], made["people"], made["days"], made["iterations"], made["seed"]) == (1, 3, 14, 1, 0)
     assert main(["fit", str(nameless / "past.csv"), "-o", model, "--reward", reward]) == 0

@@ -94,3 +94,16 @@ def test_another_seed_makes_another_reward() -> None:
     assert one is not None
     assert other is not None
     assert not np.array_equal(one.layers[0][0], other.layers[0][0])
+
+
+def test_the_reference_of_a_reward_can_be_measured_again_without_learning() -> None:
+    reward = pretrain(TINY)
+    assert reward.reference is not None
+    again = pretrain(TINY, learned=replace(reward, reference=None))
+    assert again.trip is reward.trip
+    assert again.made == reward.made
+    assert again.reference is not None
+    for field in fields(reward.reference):
+        np.testing.assert_allclose(
+            getattr(again.reference, field.name), getattr(reward.reference, field.name), rtol=1e-5
+        )
