@@ -208,7 +208,7 @@ def deviation(moves: Moves, p: Floats, n_trips: int, goals: Array) -> Floats:
 
 def _progress(moves: Moves, goals: Array) -> Floats:
     """Returns by how many cells each of the eight moves comes nearer to the goal: (moves, 8)."""
-    away = moves.cell + 0.5 - in_cells(*goals, moves.band).T
+    away = moves.cell + 0.5 - in_cells(goals[0], goals[1], moves.band).T
     left = [np.sqrt(np.square(away[:, :1] + of[:, 0]) + np.square(away[:, 1:] + of[:, 1])) for of in (_HERE, MOVES)]
     return np.asarray(left[0] - left[1], np.float32)
 
