@@ -6,6 +6,8 @@ The frozen results are those of version 0.2 (commit cc5d529), made on Linux with
     PYTHONPATH=../v02/src python bench/golden.py --inputs      (once: the inputs, by `astray simulate` of 0.2)
     PYTHONPATH=../v02/src ASTRAY_PORTO=... ASTRAY_GEOLIFE=... python bench/golden.py
 
+The cases of GPS trips were frozen anew when each past trip came to be scored by what came before it.
+
 `tests/golden/golden_cases.py` holds the cases. Its adapter calls the Python interface of the code under test: to run it
 with version 0.2, take the adapter as it was when this file was first committed. A case without its data stays as it is.
 

@@ -181,8 +181,9 @@ def test_segments_open_at_the_threshold_that_decides_on_the_trip(walker: Detecto
     assert (said.eps, said.leave) == (lowest - 1.0, (lowest - 1.0) / 2)
     assert said.decision == "normal"
     assert not said.segments
-    by_hour = Detector.set_params(copy.copy(walker), eps=ByHour({}, otherwise=-2.0))
-    same, plain = by_hour.explain(trip), walker.explain(trip)
+    plain = walker.explain(trip)
+    by_hour = Detector.set_params(copy.copy(walker), eps=ByHour({}, otherwise=plain.eps))
+    same = by_hour.explain(trip)
     assert [(s.start, s.stop) for s in same.segments] == [(s.start, s.stop) for s in plain.segments]
 
 

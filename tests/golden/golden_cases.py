@@ -407,7 +407,7 @@ def observing(desk: Desk, model: Path, agent: str) -> Json:
             if what == "waiting"
         ]
         found[name]["waiting"] = waiting
-        if verdict is not None:
+        if verdict is not None and waiting:
             found[name]["answered"] = {"said": desk.run("answer", model, *waiting[-1:], verdict).err}
     return found | {"afterwards": desk.table("score", model, NEW, "--agent", agent), "info": info(desk, model)}
 

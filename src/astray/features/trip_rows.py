@@ -139,14 +139,6 @@ class TripRows:
         place = np.arange(len(self.steps)) - np.repeat(self.starts, self.lengths)
         return np.flatnonzero(place < np.repeat(np.maximum(wanted, 1), self.lengths))
 
-    def with_prefixes(self, share: float) -> tuple[TripRows, NDArray[np.int64]]:
-        """Returns these trips, then the first share of each as an unfinished trip; and the numbers of their rows."""
-        n, first = self.n_trips, self._first_rows(np.full(self.n_trips, share))
-        rows = np.concatenate([np.arange(len(self.steps)), first])
-        trip = np.concatenate([self.steps.trip, n + self.steps.trip[first]])
-        finished = np.concatenate([self.finished, np.zeros(n, np.bool_)])
-        return TripRows(replace(self.steps[rows], trip=trip), self.keys[rows], self.frame, 2 * n, finished), rows
-
     @property
     def told(self) -> NDArray[np.bool_]:
         """Returns a mask of the trips that have ended or have a known destination."""
