@@ -1033,6 +1033,8 @@ def test_without_held_out_trips_no_p_value_is_known_wherever_it_is_shown(
     assert main(["score", model, trips, "--to", "jsonl", "-q"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["p_value"], row["score"] is None) for row in rows] == [(None, False)] * 3
+    of_aspects = {"p_place", "p_route", "p_manner", "p_time"}
+    assert {row[name] for row in rows for name in of_aspects} == {None}
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")  # no colours
     assert main(["score", model, trips, "-q"]) == 0
@@ -1044,6 +1046,7 @@ def test_without_held_out_trips_no_p_value_is_known_wherever_it_is_shown(
     subprocess.run(command, input=lines.write_ndjson(), text=True, check=True)
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert {event["p_value"] for event in events if "p_value" in event} == {None}
+    assert {event[name] for event in events if event["event"] == "trip_ended" for name in of_aspects} == {None}
     assert "trip_ended" in {event["event"] for event in events}
 
 

@@ -17,8 +17,9 @@ from astray.core.errors import DataError
 from astray.core.trajectories import Trajectories
 from astray.service import preferences, served_model
 from astray.service.batches import MAX_AHEAD, Batch, FeedFix, Receipt, RefusedRow
-from astray.service.preferences import Preferences
+from astray.service.preferences import Preferences, PreferencesError
 from astray.service.review.erasure import erase, remove_old
+from astray.service.review.explainer import Task, explain, unpacked
 from astray.service.review.review_queue import TaughtError, give_verdict, undo_verdict
 from astray.service.review.teach import teach_due
 from astray.service.scoring.event_rows import trip_name
@@ -181,6 +182,34 @@ def test_the_scores_are_those_of_the_fleet_for_the_same_trips(undisturbed: Servi
     table = fleet.score(stored_trip(undisturbed.store.writer, "p01", name, start, end))
     assert table["score"][0] == pytest.approx(score, abs=2e-3)
     assert table.select(p_values).row(0) == pytest.approx(stored, abs=2e-2)
+
+
+def test_rates_by_aspect_of_the_settings_decide_and_explain(sqlite: Store):
+    serving, rates = Serving(sqlite), {"place": 0.05, "time": 0.02}
+    serving.do(lambda scorer: scorer.set_preferences(Preferences(false_alarm_rate=rates)))
+    with sqlite.writer.transaction():
+        preferences.save(sqlite.writer, Preferences(false_alarm_rate=rates))
+    serving.live(life())
+    asked = "SELECT trip, decision, aspect, p_place, p_time FROM trips WHERE agent = 'p00' AND history > 0"
+    rows = sqlite.writer.rows(asked)
+    low = {trip: place <= rates["place"] or time <= rates["time"] for trip, _, _, place, time in rows}
+    assert {decision != "normal" for _, decision, *_ in rows} == {True, False}
+    for trip, decision, aspect, *_ in rows:
+        assert (decision != "normal") == low[trip]
+        assert not low[trip] or aspect in rates
+    flagged = next(trip for trip, is_low in low.items() if is_low)
+    made = explain(sqlite.writer, Task("p00", flagged))
+    assert made is not None
+    assert unpacked(made.data)["rates"] == rates
+
+
+def test_a_rate_that_the_model_cannot_promise_is_refused_before_it_is_used(sqlite: Store):
+    scorer = Serving(sqlite).scorer
+    for rate in (0.001, {"place": 0.1, "manner": 0.001}):
+        with pytest.raises(PreferencesError, match="cannot be told from 100 past trips") as refused:
+            scorer.check_preferences(Preferences(false_alarm_rate=rate))
+        assert refused.value.field == "false_alarm_rate"
+    scorer.check_preferences(Preferences(false_alarm_rate={"place": 0.01}))
 
 
 def test_the_first_trips_are_learned_and_none_of_them_is_called_an_anomaly(undisturbed: Serving):
