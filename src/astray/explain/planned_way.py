@@ -59,7 +59,7 @@ class PlannedWay(NamedTuple):
 def planned_way(
     rows: TripRows, featurizer: Featurizer, habitual: Sequence[Way] = (), number: int = -1, maker: int = -1
 ) -> PlannedWay | None:
-    """Returns the way that was expected of one finished trip, given where it ended.
+    """Returns the way that was expected of one finished trip, given where it ended; None if there is none.
 
     It is the most probable way between the trip's ends by the memory and the popularity of the ``featurizer``, without
     the trip itself (``number`` in the memory) and its agent (``maker`` in the popularity); -1 for none. Of a trip with
@@ -105,8 +105,9 @@ def planned_way(
     x, y = rows.frame.projection.to_grid(rows.steps.location)
     track = _dense(in_cells(x, y, np.array(window.band)).T)
     lat, lon = _drawn(way, track, window, habitual)
-    metres = SIZE * np.array([world.graph.length[moves.move].sum(), length])
-    return PlannedWay(lat, lon, float(so_far[-1]), *metres.tolist(), bool(world.made[shown].mean() >= KNOWN))
+    taken = SIZE * float(world.graph.length[moves.move].sum())
+    is_own = bool(world.made[shown].mean() >= KNOWN)
+    return PlannedWay(lat, lon, float(so_far[-1]), taken, SIZE * float(length), is_own)
 
 
 def _longest_part(rows: TripRows) -> Moves:
