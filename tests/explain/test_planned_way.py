@@ -102,6 +102,7 @@ def test_where_the_agent_never_was_the_ways_of_others_are_expected() -> None:
     plan = plan_of(featurizer.among(others), strange)
     assert plan is not None
     assert apart(plan, *USUAL) < SIZE
+    assert not plan.longer, "what others do is not expected of the agent"
     assert plan_of(featurizer, strange) is None, "on unknown ground there is nothing to expect"
 
 
@@ -146,6 +147,32 @@ def test_of_a_trip_with_a_gap_the_longer_part_is_planned() -> None:
     np.testing.assert_allclose([whole.lat, whole.lon], [part.lat, part.lon], atol=1e-4)
 
 
+def test_an_excursion_has_its_goal_where_it_turned() -> None:
+    """It ended a block from where it began: the way there says nothing about the way that it took."""
+    featurizer = remembering(_joined(past(*USUAL), past((0.0, 600.0), HOME, agent="ben")))
+    assert (
+        plan_of(featurizer, drive("out", HOME, NORTH_EAST, WORK, (1500.0, 3000.0), (1500.0, 0.0), (600.0, 0.0))) is None
+    )
+
+
+def test_after_a_long_stay_a_trip_goes_on_to_another_goal() -> None:
+    """To work by a detour, and home in the evening: the longer part counts, which is the detour."""
+    there, back = drive("day", *DETOUR), drive("day", *USUAL[::-1])
+    for hours, is_stay in ((8.0, True), (0.05, False)):
+        pause = 3600.0 * hours
+        waits = np.arange(60.0, pause, 60.0) + there.columns["time"][-1]
+        after = back.columns["time"] - back.columns["time"][0] + there.columns["time"][-1] + pause
+        at = {name: np.full(len(waits), there.columns[name][-1]) for name in ("lat", "lon")}
+        lat, lon = (np.concatenate([there.columns[n], at[n], back.columns[n]]) for n in ("lat", "lon"))
+        time = np.concatenate([there.columns["time"], waits, after])
+        day = Trajectories.from_fixes(time=time, lat=lat, lon=lon, agent="ann", trajectory="day")
+        plan = plan_of(remembering(past(*USUAL)), day)
+        assert (plan is not None) == is_stay
+        if plan is not None:
+            assert apart(plan, *USUAL) < SIZE
+            assert plan.longer == pytest.approx(3000.0, abs=2 * SIZE)
+
+
 def test_between_two_bands_of_latitude_the_longer_part_is_planned() -> None:
     border = Projection(45.25, 7.0)  # the cells of the north are aligned anew
     usual = ((0.0, 500.0), (0.0, -3000.0), (3000.0, -3000.0))
@@ -159,7 +186,7 @@ def test_between_two_bands_of_latitude_the_longer_part_is_planned() -> None:
 
 @pytest.mark.parametrize(("taken", "planned", "longer"), [(3000, 2000, 1000), (2400, 2000, 0), (9500, 8500, 0)])
 def test_small_differences_are_no_detour(taken: float, planned: float, longer: float) -> None:
-    assert PlannedWay(np.zeros(2), np.zeros(2), 5.0, taken, planned).longer == longer
+    assert PlannedWay(np.zeros(2), np.zeros(2), 5.0, taken, planned, True).longer == longer
 
 
 def test_an_explanation_shows_the_planned_way_and_says_how_much_longer_the_trip_was() -> None:
@@ -167,7 +194,7 @@ def test_an_explanation_shows_the_planned_way_and_says_how_much_longer_the_trip_
     said = detector.explain(drive("detour", *DETOUR, day=50))
     assert said.decision != "normal"
     ((lat, lon),) = said.expected
-    assert apart(PlannedWay(lat, lon, 0.0, 0.0, 0.0), *USUAL) < 30.0
+    assert apart(PlannedWay(lat, lon, 0.0, 0.0, 0.0, True), *USUAL) < 30.0
     assert said.longer == pytest.approx(3000.0, abs=2 * SIZE)
     assert said.words[-1] == f"about {said.longer / 1000:.1f} km longer than the way that was expected of it"
     assert said.words[-1] in said.why

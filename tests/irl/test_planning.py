@@ -42,7 +42,8 @@ def king(rows: int, columns: int, rng: np.random.Generator, sharpness: float = 1
     after = np.where(to < n, state[np.minimum(to, n - 1), np.arange(NONE)[:, None]], n * lasts)
     p = np.exp(sharpness * rng.standard_normal((NONE, n * lasts)))
     graph = Graph(-np.log(p / p.sum(axis=0)), after, LENGTHS)
-    return graph, CellGraph(window, graph, state, cell, np.zeros((n, NONE), np.bool_))
+    nothing = np.zeros((n, NONE), np.bool_)
+    return graph, CellGraph(window, graph, state, cell, nothing, nothing)
 
 
 def dense_values(graph: Graph, c: float, goal: np.ndarray) -> np.ndarray:

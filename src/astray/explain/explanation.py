@@ -103,9 +103,9 @@ class Explanation:
         Some of the agent's past ways: a latitude and a longitude array each.
     expected
         The way that was expected of the agent instead, in the same form: the planned way to where the trip ended or, if
-        the trip kept to that, how past trips continued where it left them, the likeliest first.
+        there is none, how past trips continued where it left them, the likeliest first.
     longer
-        By how many metres the trip is longer than the planned way between its ends; 0 if it is not a detour.
+        By how many metres the trip is longer than the planned way over its agent's own ways; 0 if it is not a detour.
     """
 
     agent: str

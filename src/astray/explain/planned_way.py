@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,10 @@ from numpy.typing import NDArray
 from astray.core.projection import METRES_A_DEGREE
 from astray.explain.expected_route import Way
 from astray.features.featurizer import Featurizer
-from astray.features.moves import BAND, FARTHEST, MOVES, SIZE, Moves, in_cells
+from astray.features.moves import BAND, FARTHEST, MOVES, NONE, SIZE, Moves, in_cells, moves_of
+from astray.features.steps import Steps
 from astray.features.trip_rows import TripRows
-from astray.irl.cell_graph import CellGraph, Window, cell_graph
+from astray.irl.cell_graph import Window, cell_graph
 from astray.irl.planning import cost_of, hard_values, planned, regrets, states_on
 
 Array = NDArray[Any]
@@ -28,7 +31,9 @@ MARGIN_SHARE = 0.25  # of the longer side of the rectangle around the trip, if t
 MOST_CELLS = 10_000  # of the window, such as 15 by 15 km: more would take longer than a tenth of a second
 LEAST_REGRET = 5.0  # nats: a trip that is nearly as probable as the plan may well have been expected
 LEFT = 0.1  # the share of a trip's regret with which it counts as having left the planned way
-KNOWN = 0.5  # the least share of moves that somebody made: on unknown ground a plan knows no streets
+KNOWN = 0.5  # the least share of moves that somebody made: on unknown ground a plan knows no streets. And the least
+# share that the agent made itself, for which words say how much longer the trip was
+STAY = 900.0  # seconds within a cell's size after which a trip has reached a goal, and goes on to another one
 DETOUR, DETOUR_SHARE = 500.0, 0.2  # metres, and a share of the planned way, by which a detour is longer
 ROUNDING = 1e-6  # nats
 PLACES_A_CELL = 3  # of habitual ways that are looked at
@@ -42,28 +47,30 @@ class PlannedWay(NamedTuple):
     regret: float  # nats by which the trip is less probable than the planned way from its start
     taken: float  # metres of the trip, along the cells
     planned: float  # metres of the planned way from its start, along the cells; on unknown ground along a square grid
+    is_own: bool  # True if the agent knows the planned way, and not only others
 
     @property
     def longer(self) -> float:
-        """Returns by how many metres the trip is a detour; 0 if it is none worth mentioning."""
+        """Returns by how many metres the trip is a detour from the agent's own ways; 0 if it is hardly one."""
         longer = self.taken - self.planned
-        return longer if longer >= max(DETOUR, DETOUR_SHARE * self.planned) else 0.0
+        return longer if self.is_own and longer >= max(DETOUR, DETOUR_SHARE * self.planned) else 0.0
 
 
 def planned_way(
     rows: TripRows, featurizer: Featurizer, habitual: Sequence[Way] = (), number: int = -1, maker: int = -1
 ) -> PlannedWay | None:
-    """Returns the way that was expected of one finished trip, given where it ended.
+    """Returns the way that was expected of one finished trip, given where it ended; None if there is none.
 
     It is the most probable way between the trip's ends by the memory and the popularity of the ``featurizer``, without
     the trip itself (``number`` in the memory) and its agent (``maker`` in the popularity); -1 for none. Of a trip with
-    gaps it is that of the part with most moves. There is none if the trip ended where it began, if the trip kept to it
-    or is nearly as probable, if it leads over unknown ground, or if the window around the trip is too large.
+    gaps or long stays it is that of the part with most moves. There is none if the trip kept to it or is nearly as
+    probable, if the trip was an excursion, which went farther away than to where it ended, if the planned way leads
+    over unknown ground, or if the window around the trip is too large.
 
     The line runs from where the trip left the planned way to where it came back for good. Where ``habitual`` ways pass
     through a cell of the planned way, it runs along them.
     """
-    moves = _longest_part(rows.moves)
+    moves = _longest_part(rows)
     if not len(moves.move):
         return None
     cells = np.concatenate([moves.cell, moves.cell[-1:] + MOVES[moves.move[-1]]])
@@ -78,7 +85,8 @@ def planned_way(
     most = cost_of(cost, after, start, moves.move) + ROUNDING
     values = hard_values(cost, after, goal, most)
     so_far = np.append(0.0, np.cumsum(regrets(cost, after, values, start, moves.move)))
-    if so_far[-1] < LEAST_REGRET:
+    whole = planned(cost, after, values, start)
+    if so_far[-1] < LEAST_REGRET or np.hypot(*(cells - cells[0]).T).max() > world.graph.length[whole].sum():
         return None
     left = int(np.flatnonzero(so_far <= LEFT * so_far[-1])[-1])
     best = planned(cost, after, values, int(states_on(after, start, moves.move)[left]))
@@ -89,31 +97,41 @@ def planned_way(
     elsewhere = int(np.flatnonzero(apart > 1)[-1])
     back = elsewhere + int((apart[elsewhere:] == 0).argmax())  # the plan ends where the trip ended, so it comes back
     way = way[: back + 1]
-    if _made(world, way[:-1], best[:back]).mean() < KNOWN:
+    shown = world.window.number(way[:-1]), best[:back]
+    if world.made_by_any[shown].mean() < KNOWN:
         return None
-    whole = planned(cost, after, values, start)
-    known = _made(world, world.cells_on(cells[0], whole)[:-1], whole)
+    known = world.made_by_any[world.window.number(world.cells_on(cells[0], whole)[:-1]), whole]
     length = np.where(known, world.graph.length[whole], np.abs(MOVES[whole]).sum(axis=1)).sum()
     x, y = rows.frame.projection.to_grid(rows.steps.location)
     track = _dense(in_cells(x, y, np.array(window.band)).T)
     lat, lon = _drawn(way, track, window, habitual)
-    return PlannedWay(
-        lat, lon, float(so_far[-1]), SIZE * float(world.graph.length[moves.move].sum()), SIZE * float(length)
-    )
+    taken = SIZE * float(world.graph.length[moves.move].sum())
+    is_own = bool(world.made[shown].mean() >= KNOWN)
+    return PlannedWay(lat, lon, float(so_far[-1]), taken, SIZE * float(length), is_own)
 
 
-def _made(world: CellGraph, cells: Ints, moves: Ints) -> NDArray[np.bool_]:
-    """Returns a mask of the moves from cells that somebody made."""
-    return np.asarray(world.made[world.window.number(cells), moves])
+def _longest_part(rows: TripRows) -> Moves:
+    """Returns the moves of the longest part without a gap and without a long stay, in one band of latitude."""
+    steps, moves = rows.steps, rows.moves
+    ends = _ends_of_stays(steps)
+    if ends:
+        first = steps.first.copy()
+        first[ends] = True
+        moves = moves_of(replace(steps, first=first), rows.frame)
+    part = np.cumsum(moves.last == NONE)
+    return Moves(*(column[part == np.bincount(part, minlength=1).argmax()] for column in moves))
 
 
-def _longest_part(moves: Moves) -> Moves:
-    """Returns the moves of the longest part without a gap, in one band of latitude."""
-    goes_on = (moves.cell[1:] == moves.cell[:-1] + MOVES[moves.move[:-1]]).all(axis=1)
-    goes_on &= moves.band[1:] == moves.band[:-1]
-    part = np.append(0, np.cumsum(~goes_on))[: len(moves.move)]
-    chosen = part == np.bincount(part, minlength=1).argmax()
-    return Moves(*(column[chosen] for column in moves))
+def _ends_of_stays(steps: Steps) -> list[int]:
+    """Returns the last row of each stay: the agent was no farther than a cell from where it came to for long."""
+    found, came = [], 0
+    places, times = steps.location.tolist(), steps.time.tolist()
+    for i in range(1, len(times)):
+        if math.dist(places[i], places[came]) > SIZE:
+            if times[i - 1] - times[came] >= STAY:
+                found.append(i - 1)
+            came = i
+    return found
 
 
 def _drawn(way: Ints, track: Floats, window: Window, habitual: Sequence[Way]) -> Way:

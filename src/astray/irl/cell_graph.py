@@ -65,7 +65,8 @@ class CellGraph:
     graph: Graph
     state: Ints  # (cells, last moves): the number of each state; the last column is for no move before
     cell: Ints  # (states,): the number of the cell of each state
-    made: Bools  # (cells, moves): True for a move that somebody made
+    made: Bools  # (cells, moves): True for a move that the agent made
+    made_by_any: Bools  # the same of a move that the agent or another one made
 
     def goal(self, cell: Array) -> Bools:
         """Returns a mask of the states of a cell (2,)."""
@@ -97,8 +98,8 @@ def cell_graph(window: Window, memory: Memory, popularity: Popularity, without: 
     own, others = counts(np.arange(n), np.full(n, NONE), 1)
     p = probabilities(own, probabilities(others))
     # A context of a cell and a last move can only have counts if that move was made into the cell.
-    made = (own[:, 0] + others[:, 0]) > 0
-    came_from, move = np.nonzero(made)
+    made, made_by_any = own[:, 0] > 0, (own[:, 0] + others[:, 0]) > 0
+    came_from, move = np.nonzero(made_by_any)
     into = window.number(window.cells[came_from] + MOVES[move])
     inside = into < n
     # Ways also begin in cells, without a move before.
@@ -113,4 +114,4 @@ def cell_graph(window: Window, memory: Memory, popularity: Popularity, without: 
     cell = np.concatenate([np.arange(n), cell])
     to = window.number(window.cells[cell][None] + MOVES[:, None])
     after = np.where(to < n, state[np.minimum(to, n - 1), np.arange(NONE)[:, None]], len(cell))
-    return CellGraph(window, Graph(-np.log(p.T), after, _LENGTHS), state, cell, made)
+    return CellGraph(window, Graph(-np.log(p.T), after, _LENGTHS), state, cell, made, made_by_any)
