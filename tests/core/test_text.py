@@ -198,7 +198,8 @@ def test_an_expected_route_begins_on_the_trip(trips: Trajectories, detector: Det
         path = to_metres(explanation.lat, explanation.lon)
         for way in explanation.expected:
             found += 1
-            assert np.hypot(*(path - to_metres(*way)[0]).T).min() < 1.0
+            # A planned way may begin between two fixes.
+            assert np.hypot(*(path - to_metres(*way)[0]).T).min() < 20.0
     assert found > 5
 
 

@@ -15,7 +15,7 @@ from astray.explain import Explanation, Reason
 from astray.explain.expected_route import AHEAD, BESIDE, SHOWN, expected_ways, followed, ways_on
 from astray.explain.score_attribution import MATERIAL, columns, either_side, put_back, shapley
 from astray.explain.segment_phrases import counts_in_words
-from astray.explain.trip_phrases import PHRASES, Facts, alike
+from astray.explain.trip_phrases import PAST, PHRASES, Facts, alike
 from astray.features.encoders import FamiliarityEncoder
 from astray.features.familiarity import Habit
 from astray.features.featurizer import Featurizer, FeaturizerConfig
@@ -393,8 +393,10 @@ def test_replacing_all_groups_gives_the_typical_trip_and_replacing_none_gives_th
     assert np.array_equal(back(own, typical), own, equal_nan=True)
     done = back(own, typical, *PHRASES)
     assert np.isnan(done[others]).all()
-    assert np.allclose(done[~others][:-1], typical[~others][:-1])
-    assert done[-1] == own[-1]  # the number of past trips is no reason
+    past = NUMBER[PAST]
+    others[past] = True
+    assert np.allclose(done[~others], typical[~others])
+    assert done[past] == own[past]  # the number of past trips is no reason
 
 
 def test_the_hour_is_a_reason_only_at_known_places() -> None:

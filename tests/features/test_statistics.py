@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from astray import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
 from astray.features.grid import cells
-from astray.features.statistics import GROUPS, OVER_STEPS, members, statistics_of, windows
+from astray.features.row_windows import windows
+from astray.features.statistics import GROUPS, OVER_STEPS, WAY, members, statistics_of
 from astray.features.trip_rows import END_CELLS, HOURS, LENGTH_BANDS, SPEED_BANDS, TRIP_HABITS, TripRows
 from astray.irl.keyed_trips import KeyedTrips
 from astray.simulate import city
@@ -125,7 +126,7 @@ def test_bands_of_hour_length_and_speed_are_counted_by_hand(featurizer: Featuriz
     remembered = set(featurizer.memory.trip_ids)
     past = [i for i, name in enumerate(mine.ids) if name in remembered]
     names = {s.name: i for i, s in enumerate(featurizer.statistics)}
-    of_motion = found[:, len(featurizer.statistics) - 1 - 4 * len(featurizer.popularity.cells) - 7 :]
+    of_motion = found[:, len(featurizer.statistics) - 2 - 4 * len(featurizer.popularity.cells) - 7 :]
     length, speed = of_motion[:, 0].astype(np.float64), of_motion[:, 2].astype(np.float64)
     began = np.array([t.columns["time"][0] for t in mine]) + featurizer.context.utc_offset
     values = {
@@ -228,7 +229,7 @@ def test_every_group_has_members_and_names_tell_what_is_meant(featurizer: Featur
         assert 0 < members(known, group).sum() < len(known) / 2
     for statistic in known:
         if {"end", "destination"} & statistic.groups:
-            assert any(word in statistic.name for word in ("stop", "way back", "last"))
+            assert any(word in statistic.name for word in ("stop", "way back", "last", WAY))
 
 
 def test_a_trip_without_a_usable_fix_has_no_statistics(featurizer: Featurizer, mine: Trajectories) -> None:

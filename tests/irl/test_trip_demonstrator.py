@@ -7,7 +7,7 @@ import pytest
 
 from astray import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig
-from astray.features.statistics import members
+from astray.features.statistics import SEEN, members
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.learn_config import LearnConfig, explorers_of
 from astray.irl.trip_demonstrator import TripDemonstrator
@@ -63,7 +63,8 @@ def test_every_trip_occurs_whole_and_as_a_prefix() -> None:
     featurizer = Featurizer.of(mine, FeaturizerConfig(), np.random.default_rng(0)).remember(mine)
     world = TripDemonstrator.of(mine, featurizer, np.random.default_rng(0))
     assert world is not None
-    ends = members(featurizer.statistics, "end") & ~members(featurizer.statistics, "population")  # nobody else is known
+    known = featurizer.statistics[SEEN]
+    ends = members(known, "end") & ~members(known, "population")  # nobody else is known
     for rows, n in (
         (world.demonstrations(), len(mine)),
         (world.others(KeyedTrips.of(trips.agent("p01"), featurizer)), len(trips.agent("p01"))),
@@ -79,7 +80,7 @@ def test_every_trip_occurs_whole_and_as_a_prefix() -> None:
     whole = ~np.isnan(demonstrations.features[:, ends]).any(axis=1)
     assert (whole[::2] & ~whole[1::2]).all()
     # The learner looks at equally spaced points, scoring at the fixes themselves: about the same.
-    close = np.isclose(demonstrations.features[whole], seen, atol=0.3, equal_nan=True)
+    close = np.isclose(demonstrations.features[whole], seen[:, SEEN], atol=0.3, equal_nan=True)
     assert close.mean() > 0.9
     assert set(world.names) == set(featurizer.memory.trip_ids)
 
@@ -88,7 +89,7 @@ def test_statistics_that_may_be_missing_are_hidden_in_groups() -> None:
     world, _ = saturated()
     groups = world.groups
     assert len(groups) == 2  # prefixes see to the third
-    assert not any((group & members(world.featurizer.statistics, "end")).all() for group in groups)
+    assert not any((group & members(world.featurizer.statistics[SEEN], "end")).all() for group in groups)
 
 
 def test_trips_without_a_step_give_no_demonstrator() -> None:

@@ -117,7 +117,7 @@ class TestScale:
         reward = pretrained()
         assert reward.reference is not None
         scales = OwnScale(reward, (1.0,) * 4, self.mine(0), history, self.SCALE).calibration(unfinished).by_aspect
-        everybody = reward.reference.prefixes if unfinished else reward.reference.trips
+        everybody = reward.reference.under_way if unfinished else reward.reference.trips
         of_band = everybody[int(np.searchsorted(BANDS, history, side="right"))]
         for k, scale in enumerate(scales):
             assert scale.location == pytest.approx(locate(of_band[:, k]))

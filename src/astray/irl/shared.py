@@ -98,22 +98,20 @@ class Reward:
 
 
 ROUTE = "route"
-UNEXPECTED = 0.2
-"""The reward that a trip loses for each standard deviation by which its way is less expected than usual."""
+UNEXPECTED = 0.3
+"""The reward that the route of a trip loses for each standard deviation by which its way was unexpected."""
 
 
 def trip_rewards(reward: RewardPosterior, statistics: Array) -> NDArray[np.float64]:
     """Returns the rewards of trips, (trips, aspects, heads); NaN for a trip whose statistics are all missing.
 
-    The network rewards the statistics that it has learned from. The last statistic, the unexpected way, has a reward of
-    its own, -:data:`UNEXPECTED` for each standard deviation; the reward of the route is that of both in equal parts.
+    The network rewards the statistics that it has learned from. The last statistic, the unexpected way, is evidence of
+    its own about the route, so its log-ratio is added to that of the route.
     """
     known = ~np.isnan(statistics).all(axis=1)
     found = np.full((len(statistics), len(reward.aspects), reward.n_heads), np.nan)
     found[known] = reward(statistics[known, SEEN])
-    judged = ~np.isnan(statistics[:, -1])
-    if ROUTE in reward.aspects and judged.any():
-        k = reward.aspects.index(ROUTE)
-        way = np.broadcast_to(-UNEXPECTED * statistics[judged, -1:].astype(np.float64), (judged.sum(), reward.n_heads))
-        found[judged, k] = combined(np.stack([found[judged, k], way], axis=1))
+    if ROUTE in reward.aspects:
+        unexpected = np.maximum(np.nan_to_num(statistics[:, -1].astype(np.float64)), 0.0)
+        found[:, reward.aspects.index(ROUTE)] -= UNEXPECTED * unexpected[:, None]
     return found

@@ -13,7 +13,6 @@ from astray.core.settings import ASPECTS, PAPER_PRESETS
 from astray.core.trajectories import Trajectories
 from astray.core.zones import standard_offset
 from astray.features.featurizer import FeaturizerConfig
-from astray.irl.shared import ROUTE
 from astray.irl.step_demonstrator import STEP_COUNTERFACTUALS
 from astray.model.inbox import ObservingConfig
 from astray.model.parameters import Parameters
@@ -101,21 +100,21 @@ def hours_from(time_zone: str | None, trips: Trajectories) -> float | None:
     return standard_offset(time_zone, float(np.median(trips.columns["time"])))
 
 
-OTHER_ASPECTS = 0.3  # the weight of manner and time; the first aspect, place, and the route have 1
-"""Chosen on simulated people and on GeoLife users outside the benchmark: with higher weights of
-manner and time a model finds more trips that are unusual in these, but fewer of other people's trips."""
+PLACE_FIRST = 0.3  # the weight of every other aspect; place has 1
+"""Chosen on simulated people and on GeoLife users outside the benchmark: with a higher weight a model finds more trips
+of unusual manner or time, but fewer of other people's trips."""
 
 
 def aspect_weights(
     aspects: Sequence[str], look_for: Sequence[str] | Mapping[str, float] | None, pooled: bool = False
 ) -> tuple[float, ...]:
-    """Returns how much each aspect counts; by default place and route count most, but in a pool all count alike.
+    """Returns how much each aspect counts; by default place counts most, but in a pool all count alike.
 
     >>> aspect_weights(("place", "route"), None), aspect_weights(("place", "route"), ("route",))
-    ((1.0, 1.0), (0.0, 1.0))
+    ((1.0, 0.3), (0.0, 1.0))
     """
     if look_for is None:
-        return tuple(1.0 if pooled or aspect in (aspects[0], ROUTE) else OTHER_ASPECTS for aspect in aspects)
+        return tuple(1.0 if pooled or aspect == aspects[0] else PLACE_FIRST for aspect in aspects)
     wanted = dict(look_for) if isinstance(look_for, Mapping) else dict.fromkeys(look_for, 1.0)
     unknown = [name for name in wanted if name not in aspects]
     if unknown or not wanted or not all(0 <= w < float("inf") for w in wanted.values()) or not any(wanted.values()):
