@@ -38,16 +38,16 @@ P = [p_name(aspect) for aspect in ASPECTS]
 
 @pytest.fixture(scope="module")
 def people() -> list[tuple[Trajectories, Trajectories]]:
-    """Past and new normal trips of simulated people, each person's new ones drawn at random."""
+    """Past and new normal trips of simulated people: the last third of each person's trips is new."""
     found = []
     for seed in (20, 21, 22):
         trips = city(people=5, days=70, seed=seed).trips
         for agent in trips.agents:
             own = trips.agent(agent)
-            order = np.random.default_rng(seed).permutation(len(own))
+            order = np.argsort(own.columns["time"][own.offsets[:-1]])
             third = len(own) // 3
             if len(own) >= 60:
-                found.append((own[np.sort(order[third:])], own[np.sort(order[:third])]))
+                found.append((own[np.sort(order[:-third])], own[np.sort(order[-third:])]))
     return found
 
 
@@ -58,21 +58,21 @@ def normal(people: list[tuple[Trajectories, Trajectories]]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("aspect", ASPECTS)
-def test_the_p_values_of_an_aspect_are_about_uniform_for_normal_trips(normal: pl.DataFrame, aspect: str) -> None:
+def test_the_p_values_of_an_aspect_promise_no_more_than_they_hold(normal: pl.DataFrame, aspect: str) -> None:
     p = normal[p_name(aspect)].to_numpy()
     assert len(p) >= 800
-    # Place is careful: its scale holds out whole days.
-    assert (0.01 if aspect == "place" else 0.03) <= (p <= 0.05).mean() <= 0.07
+    # They are careful, because past trips were scored by fewer trips than the new ones are.
+    assert 0.005 <= (p <= 0.05).mean() <= 0.07
     assert (p <= 0.02).mean() <= 0.03
-    assert (p <= 0.25).mean() == pytest.approx(0.25, abs=0.06)
-    assert (p <= 0.5).mean() == pytest.approx(0.5, abs=0.05)
+    assert 0.06 <= (p <= 0.25).mean() <= 0.31
+    assert 0.2 <= (p <= 0.5).mean() <= 0.55
 
 
 def test_rates_by_aspect_flag_at_most_about_their_sum_of_normal_trips(normal: pl.DataFrame) -> None:
     assert (normal["decision"] != "normal").sum() <= 1.2 * total_rate(RATES) * normal.height
     for rates in ({"route": 0.05, "time": 0.05}, {"manner": 0.1, "time": 0.1}, dict.fromkeys(ASPECTS, 0.05)):
         low = normal.select(pl.any_horizontal(pl.col(p_name(a)) <= rate for a, rate in rates.items())).to_series()
-        assert 0.4 * total_rate(rates) <= low.sum() / normal.height <= 1.05 * total_rate(rates)
+        assert 0.3 * total_rate(rates) <= low.sum() / normal.height <= 1.05 * total_rate(rates)
 
 
 def test_a_trip_is_flagged_if_any_aspect_is_within_its_rate_and_is_named_after_it(normal: pl.DataFrame) -> None:
