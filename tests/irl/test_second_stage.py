@@ -142,10 +142,9 @@ class TestKeeping:
     def test_a_few_trips_of_others_among_the_own_ones_change_little(self) -> None:
         trips, new = trips_of(14, skewed()), trips_of(6, skewed(), seed=7)
         strays = trips.made | ((np.random.default_rng(5).random(len(trips)) < 0.025) & ~trips.made)
-        place = [
-            add_linear(shipped(), "place", learn_second_stage(shipped(), some, "place", 50.0, np.random.default_rng(0)))(
-                new.statistics
-            )[:, 0].mean(axis=1)
+        stages = [
+            learn_second_stage(shipped(), some, "place", 50.0, np.random.default_rng(0))
             for some in (trips, replace(trips, made=strays))
         ]
+        place = [add_linear(shipped(), "place", stage)(new.statistics)[:, 0].mean(axis=1) for stage in stages]
         assert np.corrcoef(*place)[0, 1] > 0.99

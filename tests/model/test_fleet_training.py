@@ -39,6 +39,10 @@ def trips() -> Trajectories:
     return city(people=4, days=14, seed=0).trips
 
 
+def among(trips: Trajectories) -> Featurizer:
+    return Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)).among(trips)
+
+
 def arrays(reward: Reward) -> list[np.ndarray]:
     assert reward.trip is not None
     assert reward.reference is not None
@@ -146,8 +150,7 @@ class TestSecondStage:
         begun = pretrained()
         monkeypatch.setattr(second_stage, "is_better", lambda before, after: True)
         first, again = (
-            add_second_stage(begun, trips, FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(3))
-            for _ in range(2)
+            add_second_stage(begun, trips, among(trips), A_LITTLE_MORE, np.random.default_rng(3)) for _ in range(2)
         )
         assert first is not None
         assert again is not None
@@ -171,7 +174,7 @@ class TestSecondStage:
     ) -> None:
         begun = pretrained()
         monkeypatch.setattr(second_stage, "is_better", lambda before, after: False)
-        found = add_second_stage(begun, trips, FeaturizerConfig(), A_LITTLE_MORE, np.random.default_rng(3))
+        found = add_second_stage(begun, trips, among(trips), A_LITTLE_MORE, np.random.default_rng(3))
         assert found is not None
         assert (found.step, found.trip, found.reference) == (begun.step, begun.trip, begun.reference)
         assert found.made["second_stages"] == [{"people": 4, "kept": False}]
@@ -180,13 +183,13 @@ class TestSecondStage:
     def test_too_few_agents_teach_none(self, trips: Trajectories) -> None:
         alone = trips.agent("p00")
         rng = np.random.default_rng(0)
-        assert add_second_stage(pretrained(), alone, FeaturizerConfig(), A_LITTLE_MORE, rng) is None
+        assert add_second_stage(pretrained(), alone, among(alone), A_LITTLE_MORE, rng) is None
 
     def test_it_takes_seconds_and_not_more_with_more_agents(self) -> None:
         many = city(people=40, days=14, seed=3).trips
         pretrained()
         began = time.process_time()
-        found = add_second_stage(pretrained(), many, FeaturizerConfig(), None, np.random.default_rng(0))
+        found = add_second_stage(pretrained(), many, among(many), None, np.random.default_rng(0))
         assert time.process_time() - began < 20.0  # 5 seconds on a machine that does nothing else
         assert found is not None
         assert found.made["second_stages"][0]["people"] == GoingOnConfig().stage_agents

@@ -120,7 +120,8 @@ def statistics(
     ``familiar`` is the familiarity of the rows by the ``habits`` of their keys. The least and the most familiar part of
     a trip have ``window`` rows. For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker``
     the number (in the popularity) of the agent that made the trip, to ignore there; -1 for none. ``before`` is how many
-    of the memory's first trips to compare the trip with; by default all. If ``way`` is False, the last statistic is NaN.
+    of the memory's first trips to compare the trip with; by default all. If ``way`` is False, the last statistic is
+    NaN.
     """
     starts, lengths, present = rows.starts, rows.lengths, rows.present
     known = statistics_of(tuple(habits), popularity.cells)

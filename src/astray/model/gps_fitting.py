@@ -120,8 +120,8 @@ def enrol_one(
         featurizer = featurizer.among(population)
         # A pool's reward learns nothing from the trips of single agents.
         if not reward.of_a_pool and parameters.iterations != 0:
-            learning = (parameters.sharing, rng, featurizer.popularity, parameters.progress)
-            reward = add_second_stage(reward, population, featurizer.config, *learning) or reward
+            learning = (parameters.sharing, rng, parameters.progress)
+            reward = add_second_stage(reward, population, featurizer, *learning) or reward
     if len(past.trips.agents) == 1:
         featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(past.trips.agents[0]))
     how = (scale_config(parameters), parameters.suspect)

@@ -4,6 +4,9 @@ The statistics of a trip are relative to its agent's memory, so a reward that wa
 even new ones. Their trips are compared with other agents' trips and with counterfactuals. Every agent demonstrates
 several times, with memories of different lengths, so that the reward learns how little a short history means.
 
+A fleet's agents continue to teach the whole reward. The population of a model of one agent teaches a second stage
+(:mod:`astray.irl.second_stage`), in seconds, which is kept only if agents that were held out of it are better for it.
+
 A pool, such as the taxis of a town, does not have the habits of a person, so the shared reward detects little in it.
 So the reward continues to learn from the pool itself: it compares the pool's trips with counterfactuals in another
 place, on another route, at another pace or hour.
@@ -85,20 +88,20 @@ def teachers(
     config: FeaturizerConfig,
     sharing: SharingConfig,
     rng: np.random.Generator,
-    popularity: Popularity | None = None,
+    blank: Featurizer | None = None,
 ) -> list[Teacher]:
     """Returns the agents of one place as teachers, each with several memories.
 
-    ``popularity`` is how many of these agents go to each place, if the caller has counted it.
+    ``blank`` is a featurizer that remembers no trip but knows where these agents go, if the caller has one.
     """
     agents, able = np.unique(trips.agent_ids), able_agents(trips, sharing)
     chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
     if len(chosen) < max(sharing.least_agents, 2):
         return []
     some = Trajectories.concat([sample(trips.agent(a), sharing.max_trips, rng) for a in agents])
-    blank = Featurizer.of(some, config, rng)
-    prepared = blank.prepare(some)
-    blank = blank.among(some, prepared.paths) if popularity is None else replace(blank, popularity=popularity)
+    known = Featurizer.of(some, config, rng) if blank is None else blank
+    prepared = known.prepare(some)
+    blank = known.among(some, prepared.paths) if blank is None else blank
     population = KeyedTrips.of(some, blank, prepared.paths)
     found = []
     for agent in chosen.tolist():
@@ -346,7 +349,7 @@ def go_on(
     iterations: int | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
-    """Continues to learn a shared reward from the agents of a population, and returns it.
+    """Continues to learn a shared reward from the agents of a fleet, and returns it.
 
     Returns None, and leaves the reward as it is, if too few agents have enough trips or ``iterations`` is 0.
     """
@@ -370,23 +373,24 @@ def go_on(
 def add_second_stage(
     reward: Reward,
     population: Trajectories,
-    config: FeaturizerConfig,
+    featurizer: Featurizer,
     sharing: GoingOnConfig | Mapping[str, Any] | None,
     rng: np.random.Generator,
-    popularity: Popularity | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
     """Learns a second stage of a shared reward from the agents of a population; needs no torch.
 
     The second stage is kept only if agents that were held out of it are better for it. If not, the reward judges as
     before. ``made`` says which it was; ``history`` has what was measured on those agents, before and with the stage.
-    Returns None if too few agents have enough trips. ``popularity`` is how many of the population go to each place, if the caller has counted it.
+    Returns None if too few agents have enough trips. The ``featurizer`` must know where the population goes; what it
+    remembers does not matter.
     """
     going_on = configured(GoingOnConfig(), sharing)
     most = min(going_on.max_agents, going_on.stage_agents)
     few = replace(going_on, max_agents=most, memories=1, demonstrations=going_on.stage_demonstrations)
     with one_thread():
-        taught = teachers(population, config, few, rng, popularity)
+        blank = featurizer.forget(featurizer.memory.trip_ids)
+        taught = teachers(population, featurizer.config, few, rng, blank)
         if not taught:
             return None
         assert reward.trip is not None
@@ -410,10 +414,10 @@ def add_second_stage(
     return found
 
 
-def compared(worlds: Sequence[Teacher]) -> Compared:
+def compared(taught: Sequence[Teacher]) -> Compared:
     """Returns the whole trips of teachers, and others' trips, each compared with the memory of the teacher."""
     parts = []
-    for world, others in worlds:
+    for world, others in taught:
         own, foreign = world.whole(), world.whole_of(others)
         made = np.repeat([True, False], [len(own), len(foreign)])
         maker = np.append(np.repeat(world.agent, len(own)), others.agents)
