@@ -309,8 +309,8 @@ class Featurizer:
     ) -> NDArray[np.float32]:
         """Returns the statistics of trips whose rows' familiarity is known; for the rest see :meth:`measure`."""
         seen = (rows, familiar, self.config.habits, self.memory, self.popularity)
-        held = {"without": without, "maker": maker, "before": before}
-        return statistics(*seen, window=self.config.window_rows, **held, way=way)
+        window = self.config.window_rows
+        return statistics(*seen, window=window, without=without, maker=maker, before=before, way=way)
 
     def statistics_at(
         self,

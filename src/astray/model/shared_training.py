@@ -423,7 +423,7 @@ def compared(taught: Sequence[Teacher]) -> Compared:
         maker = np.append(np.repeat(world.agent, len(own)), others.agents)
         of_agent = np.repeat(world.agent, len(made))
         part = Compared(np.concatenate([own, foreign]), made, of_agent, maker)
-        parts.append(part[~np.isnan(part.statistics).all(axis=1)])
+        parts.append(part[np.flatnonzero(~np.isnan(part.statistics).all(axis=1))])
     return Compared(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Compared)))
 
 
