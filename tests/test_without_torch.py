@@ -93,9 +93,25 @@ def test_no_iterations_leave_the_reward_as_it_ships():
     mine, others, sharing = trips.agent("p00"), trips.without("p00"), {"least_agents": 2, "least_trips": 3}
     shipped = Detector(seed=0).fit(mine, population=others)
     kept = Detector(seed=0, iterations=0, sharing=sharing).fit(mine, population=others)
-    learned = Detector(seed=0, iterations=1, sharing=sharing).fit(mine, population=others)
+    tried = Detector(seed=0, sharing=sharing).fit(mine, population=others)
     assert kept.score(mine)["score"].to_list() == shipped.score(mine)["score"].to_list()
-    assert learned.score(mine)["score"].to_list() != shipped.score(mine)["score"].to_list()
+    assert ["second_stages" in detector.reward_.made for detector in (shipped, kept, tried)] == [False, False, True]
+
+
+def test_a_second_stage_is_learned_from_a_population_without_torch(folder: Path):
+    program = """
+from astray import Detector
+from astray.simulate import city
+trips = city(people=7, days=14, seed=2).trips
+sharing = {"least_agents": 2, "reference": 40}
+detector = Detector(seed=0, sharing=sharing).fit(trips.agent("p00"), population=trips.without("p00"))
+print(detector.reward_.made["second_stages"])
+"""
+    paths = os.pathsep.join([str(folder), *(path for path in [os.environ.get("PYTHONPATH")] if path)])
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "'people': 6" in done.stdout
 
 
 def test_no_iterations_are_refused_where_no_reward_ships():

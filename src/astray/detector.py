@@ -68,7 +68,8 @@ class Detector(Parameters):
     agent's past ones. So one reward serves everybody: it ships with astray, and to fit is only to count past trips.
 
     - Trips of one agent make a model of that agent. With other people's trips (``population``) it also counts where
-      these people go and, if at least a dozen of them have ten trips each, the reward continues to learn from them.
+      these people go and, if at least a dozen of them have ten trips each, the reward learns a second stage from them,
+      which stays only if people held out of it are better for it.
     - Trips of many agents make a model with a memory for each agent. The reward continues to learn from them, and
       serves agents that it has never met: :meth:`enroll` counts their trips.
     - ``pooled=True`` makes one memory of all trips, such as those of a town's taxis; the reward then continues to learn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from astray import Trajectories
 from astray.core.errors import DataError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.irl import second_stage
 from astray.irl.learn_config import STEPS, TRIPS
 from astray.irl.shared import BANDS, Reward, band_of
 from astray.model.pretrained import pretrained
@@ -17,6 +19,7 @@ from astray.model.shared_training import (
     GoingOnConfig,
     SharingConfig,
     _shortened,
+    add_second_stage,
     go_on,
     popularity_of,
     share,
@@ -34,6 +37,10 @@ A_LITTLE_MORE = GoingOnConfig(
 @pytest.fixture(scope="module")
 def trips() -> Trajectories:
     return city(people=4, days=14, seed=0).trips
+
+
+def among(trips: Trajectories) -> Featurizer:
+    return Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)).among(trips)
 
 
 def arrays(reward: Reward) -> list[np.ndarray]:
@@ -134,6 +141,58 @@ class TestSharing:
         popularity = popularity_of(trips, FeaturizerConfig())
         assert set(popularity.agents.trip_ids) == set(trips.agents)
         assert popularity.excluded is None
+
+
+class TestSecondStage:
+    def test_it_is_kept_if_held_out_agents_are_better_for_it(
+        self, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun = pretrained()
+        monkeypatch.setattr(second_stage, "is_better", lambda before, after: True)
+        first, again = (
+            add_second_stage(begun, trips, among(trips), A_LITTLE_MORE, np.random.default_rng(3)) for _ in range(2)
+        )
+        assert first is not None
+        assert again is not None
+        assert all(np.array_equal(a, b) for a, b in zip(arrays(first), arrays(again), strict=True))
+        assert first.made["second_stages"] == [{"people": 4, "kept": True}]
+        assert first.step is begun.step
+        assert fits(first, Featurizer.of(trips, FeaturizerConfig(), np.random.default_rng(0)))
+        # Only the reward of place differs; the reference is that of the new reward.
+        assert first.trip is not None
+        assert begun.trip is not None
+        assert begun.reference is not None
+        assert first.reference is not None
+        changed = first.trip(begun.reference.typical[:, :-1]) - begun.trip(begun.reference.typical[:, :-1])
+        assert np.abs(changed[:, 0]).max() > 0.01
+        assert np.abs(changed[:, 1:]).max() < 1e-4
+        assert first.reference.trips.shape == (len(BANDS) + 1, A_LITTLE_MORE.reference, len(begun.aspects))
+        assert np.array_equal(first.reference.steps, begun.reference.steps)
+
+    def test_otherwise_the_reward_judges_as_before_and_says_so(
+        self, trips: Trajectories, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun = pretrained()
+        monkeypatch.setattr(second_stage, "is_better", lambda before, after: False)
+        found = add_second_stage(begun, trips, among(trips), A_LITTLE_MORE, np.random.default_rng(3))
+        assert found is not None
+        assert (found.step, found.trip, found.reference) == (begun.step, begun.trip, begun.reference)
+        assert found.made["second_stages"] == [{"people": 4, "kept": False}]
+        assert found.history.height == 2
+
+    def test_too_few_agents_teach_none(self, trips: Trajectories) -> None:
+        alone = trips.agent("p00")
+        rng = np.random.default_rng(0)
+        assert add_second_stage(pretrained(), alone, among(alone), A_LITTLE_MORE, rng) is None
+
+    def test_it_takes_seconds_and_not_more_with_more_agents(self) -> None:
+        many = city(people=40, days=14, seed=3).trips
+        pretrained()
+        began = time.process_time()
+        found = add_second_stage(pretrained(), many, among(many), None, np.random.default_rng(0))
+        assert time.process_time() - began < 20.0  # 5 seconds on a machine that does nothing else
+        assert found is not None
+        assert found.made["second_stages"][0]["people"] == GoingOnConfig().stage_agents
 
 
 def test_band_of_counts_the_edges_up_to_a_history() -> None:

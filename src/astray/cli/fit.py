@@ -52,9 +52,10 @@ def command(
     normal for anybody here? Use it for taxis and other vehicles that go where they are sent.
 
     The reward that judges trips ships with astray, so fitting one agent means counting its trips and takes a second. If
-    a dozen others have ten trips each, the reward continues learning from them for some tens of seconds; for a pool it
-    continues learning from the pool's own trips (--preset shared leaves it as it is). Learning needs torch (pip install
-    'astray\\[learn]'); with --iterations 0 the reward stays as it ships.
+    a dozen others have ten trips each, it learns a second stage from them in seconds, and keeps it only if people held
+    out of it are better for it. For a fleet of a dozen or for a pool the reward continues learning from their own trips
+    for some tens of seconds (--preset shared leaves a pool's as it is); this needs torch (pip install
+    'astray\\[learn]'). With --iterations 0 the reward stays as it ships.
 
     If the trips of a fleet do not fit into memory, astray streams the files: it learns the reward from a sample of the
     agents, and then enrols all agents. With [b]--part[/b] it enrols only the agents of that part; the reward is the

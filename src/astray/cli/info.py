@@ -202,12 +202,17 @@ def _low(model: Detector, about: Mapping[str, Any]) -> str:
 
 
 def _reward(made: Mapping[str, Any]) -> str:
-    """Says what the reward was learned from.
+    """Says what the reward was learned from, and whether a second stage was kept.
 
     >>> _reward({"towns": 16, "people": 30, "days": 60, "went_on": 1})
     'learned from 60 days of 30 simulated people in each of 16 towns, then from trips of others here'
     >>> _reward({"towns": 1, "people": 30, "days": 60, "pool": 2000})
     'learned from 60 days of 30 simulated people in one town, then from 2,000 trips of this pool'
+    >>> made = {"towns": 1, "people": 30, "days": 60}
+    >>> _reward({**made, "second_stages": [{"people": 24, "kept": True}]})
+    'learned from 60 days of 30 simulated people in one town, then a second stage from 24 others here'
+    >>> _reward({**made, "second_stages": [{"people": 24, "kept": False}]})
+    'learned from 60 days of 30 simulated people in one town; 24 others here could not improve it'
     """
     if "towns" not in made:
         return "learned from these trips"
@@ -216,7 +221,12 @@ def _reward(made: Mapping[str, Any]) -> str:
     begun = f"learned from {made['days']} days of {made['people']} simulated people in {towns}"
     if "pool" in made:
         return f"{begun}, then from {number_of(made['pool'], 'trip')} of this pool"
-    return begun + (", then from trips of others here" if made.get("went_on") else "")
+    begun += ", then from trips of others here" if made.get("went_on") else ""
+    stages = made.get("second_stages", ())
+    for stage in stages[-1:]:
+        who = number_of(stage["people"], "other")
+        begun += f", then a second stage from {who} here" if stage["kept"] else f"; {who} here could not improve it"
+    return begun
 
 
 def _calibrated(calibration: Mapping[str, Any], fleet: bool) -> str:

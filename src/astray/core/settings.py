@@ -293,7 +293,7 @@ class Learning:
     iterations: int | None = setting(
         WHOLE,
         None,
-        "Iterations of learning, if there are others to learn from; 0 leaves the shipped reward as it is.",
+        "Iterations of learning a reward; 0 leaves the shipped reward as it is, also with a population.",
         NOT_NEGATIVE,
         more="N of Algorithm 1.",
     )

@@ -279,15 +279,17 @@ class Featurizer:
         without: Array | None = None,
         maker: Array | None = None,
         before: Array | None = None,
+        way: bool = True,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns the familiarity of rows and the statistics of their trips.
 
         For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker`` the number (in the
         popularity) of the agent that made the trip, to ignore there; -1 for none. ``before`` is how many of the
-        memory's first trips to compare the trip with; by default all.
+        memory's first trips to compare the trip with; by default all. If ``way`` is False, the last statistic, which
+        takes longest and which the network does not see, is NaN.
         """
         familiar = self.familiarity(rows, without, before)
-        return familiar, self.trip_statistics(rows, familiar, without, maker, before)
+        return familiar, self.trip_statistics(rows, familiar, without, maker, before, way)
 
     def familiarity(
         self, rows: TripRows, without: Array | None = None, before: Array | None = None
@@ -303,10 +305,12 @@ class Featurizer:
         without: Array | None = None,
         maker: Array | None = None,
         before: Array | None = None,
+        way: bool = True,
     ) -> NDArray[np.float32]:
-        """Returns the statistics of trips whose rows' familiarity is known."""
+        """Returns the statistics of trips whose rows' familiarity is known; for the rest see :meth:`measure`."""
         seen = (rows, familiar, self.config.habits, self.memory, self.popularity)
-        return statistics(*seen, window=self.config.window_rows, without=without, maker=maker, before=before)
+        window = self.config.window_rows
+        return statistics(*seen, window=window, without=without, maker=maker, before=before, way=way)
 
     def statistics_at(
         self,

@@ -113,13 +113,15 @@ def statistics(
     without: Array | None = None,
     maker: Array | None = None,
     before: Array | None = None,
+    way: bool = True,
 ) -> Floats:
     """Returns the statistics of trips, compared with a memory: (trips, statistics); NaN for a trip without rows.
 
     ``familiar`` is the familiarity of the rows by the ``habits`` of their keys. The least and the most familiar part of
     a trip have ``window`` rows. For each trip, ``without`` is the number of a remembered trip to ignore, and ``maker``
     the number (in the popularity) of the agent that made the trip, to ignore there; -1 for none. ``before`` is how many
-    of the memory's first trips to compare the trip with; by default all.
+    of the memory's first trips to compare the trip with; by default all. If ``way`` is False, the last statistic is
+    NaN.
     """
     starts, lengths, present = rows.starts, rows.lengths, rows.present
     known = statistics_of(tuple(habits), popularity.cells)
@@ -143,7 +145,7 @@ def statistics(
     past = np.log1p(history - (np.zeros(len(starts)) if whole is None else whole >= 0))
     layout = layout_of(len(habits), len(popularity.cells))
     found[present] = statistics_from_sums(layout, lengths, sums, alike, rows.motion, past)
-    if rows.finished.any():
+    if way and rows.finished.any():
         held = [None if of_trip is None else of_trip[rows.moves.trip] for of_trip in (without, maker, before)]
         p = expect(rows.moves, memory, popularity, *held)
         found[present, -1] = deviation(rows.moves, p, rows.n_trips, rows.goals)[present]

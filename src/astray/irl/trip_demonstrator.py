@@ -84,10 +84,25 @@ class TripDemonstrator:
 
     def others(self, population: KeyedTrips) -> Rows:
         """Returns the trips of other agents, with statistics computed from this agent's memory."""
+        without, maker = self._as_foreign(population)
+        return self._both(population.rows, without, maker=maker)
+
+    def whole(self) -> NDArray[np.float32]:
+        """Returns the statistics of the agent's whole trips, each without the trip itself in the memory."""
+        return self._measured(self.rows, self._number(np.arange(self.rows.n_trips)))
+
+    def whole_of(self, population: KeyedTrips) -> NDArray[np.float32]:
+        """Returns the statistics of other agents' whole trips, computed from this agent's memory."""
+        return self._measured(population.rows, *self._as_foreign(population))
+
+    def _as_foreign(self, population: KeyedTrips) -> tuple[Array | None, NDArray[np.int64]]:
+        """Draws a trip for the memory to lack for each foreign trip; returns the makers' numbers, too."""
         remembered = len(self.featurizer.memory)
         without = self.rng.integers(remembered, size=len(population)) if remembered else None
-        maker = self.featurizer.popularity.number_of(population.agents)
-        return self._both(population.rows, without, maker=maker)
+        return without, self.featurizer.popularity.number_of(population.agents)
+
+    def _measured(self, rows: TripRows, without: Array | None, maker: Array | None = None) -> NDArray[np.float32]:
+        return self.featurizer.measure(rows, without, maker, way=False)[1][:, SEEN]
 
     def _number(self, trip: Array) -> NDArray[np.int64]:
         return self.featurizer.memory.number_of(self.names)[trip]
@@ -99,11 +114,11 @@ class TripDemonstrator:
         parts = [rows, rows.prefixes(self.rng.uniform(SHORTEST, LONGEST, rows.n_trips))]
         found = []
         for part in parts:
-            _, features = self.featurizer.measure(part, without, maker)
+            features = self._measured(part, without, maker)
             present = part.present
             of = np.full(len(present), -1) if trip is None else trip[present]
             nothing = np.zeros((len(present), 0))
-            found.append(Rows(features[present, SEEN], np.arange(len(present)), nothing, nothing, of))
+            found.append(Rows(features[present], np.arange(len(present)), nothing, nothing, of))
         both = Rows.concat(found)
         # The learner draws a trip first, then one of its rows, so the rows of one trip must be neighbours.
         return replace(both[np.argsort(both.trip, kind="stable")], path=np.arange(len(both)))

@@ -23,7 +23,7 @@ from astray.model.inbox import Inbox
 from astray.model.parameters import Parameters
 from astray.model.plain_values import plain
 from astray.model.pretrained import pretrained, read_reward
-from astray.model.shared_training import go_on, pool_reward, popularity_of
+from astray.model.shared_training import add_second_stage, go_on, pool_reward, popularity_of
 from astray.model.trip_selection import drawn, thin, without
 from astray.scoring.own_scale import fits, scored_past
 
@@ -115,12 +115,13 @@ def enrol_one(
     reward: Reward,
     weights: tuple[float, ...],
 ) -> Enrolled:
-    """Scores an agent's past trips by the shared reward, which first continues to learn from the population."""
+    """Scores an agent's past trips by the shared reward, which first learns a second stage from the population."""
     if population is not None:
         featurizer = featurizer.among(population)
-        if not reward.of_a_pool:  # a pool's reward learns nothing from the trips of single agents
-            learning = (parameters.sharing, rng, parameters.iterations, parameters.progress)
-            reward = go_on(reward, population, featurizer.config, *learning) or reward
+        # A pool's reward learns nothing from the trips of single agents.
+        if not reward.of_a_pool and parameters.iterations != 0:
+            learning = (parameters.sharing, rng, parameters.progress)
+            reward = add_second_stage(reward, population, featurizer, *learning) or reward
     if len(past.trips.agents) == 1:
         featurizer = replace(featurizer, popularity=featurizer.popularity.excluding(past.trips.agents[0]))
     how = (scale_config(parameters), parameters.suspect)

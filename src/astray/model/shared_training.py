@@ -4,6 +4,9 @@ The statistics of a trip are relative to its agent's memory, so a reward that wa
 even new ones. Their trips are compared with other agents' trips and with counterfactuals. Every agent demonstrates
 several times, with memories of different lengths, so that the reward learns how little a short history means.
 
+A fleet's agents continue to teach the whole reward. The population of a model of one agent teaches a second stage
+(:mod:`astray.irl.second_stage`), in seconds, which is kept only if agents that were held out of it are better for it.
+
 A pool, such as the taxis of a town, does not have the habits of a person, so the shared reward detects little in it.
 So the reward continues to learn from the pool itself: it compares the pool's trips with counterfactuals in another
 place, on another route, at another pace or hour.
@@ -13,10 +16,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from astray.core.errors import DataError, Option, Remedy
@@ -25,9 +29,11 @@ from astray.core.threads import one_thread
 from astray.core.trajectories import Trajectories
 from astray.features.featurizer import Featurizer, FeaturizerConfig, Prepared
 from astray.features.popularity import Popularity
+from astray.irl import second_stage
 from astray.irl.demonstrations import held_out
 from astray.irl.keyed_trips import KeyedTrips
 from astray.irl.posterior import RewardPosterior
+from astray.irl.second_stage import Compared
 from astray.irl.shared import BANDS, Reference, Reward, band_of, trip_rewards
 from astray.irl.trip_demonstrator import TripDemonstrator
 from astray.model.checkpoint import restore_reward
@@ -78,17 +84,24 @@ class Teacher(NamedTuple):
 
 
 def teachers(
-    trips: Trajectories, config: FeaturizerConfig, sharing: SharingConfig, rng: np.random.Generator
+    trips: Trajectories,
+    config: FeaturizerConfig,
+    sharing: SharingConfig,
+    rng: np.random.Generator,
+    blank: Featurizer | None = None,
 ) -> list[Teacher]:
-    """Returns the agents of one place as teachers, each with several memories."""
+    """Returns the agents of one place as teachers, each with several memories.
+
+    ``blank`` is a featurizer that remembers no trip but knows where these agents go, if the caller has one.
+    """
     agents, able = np.unique(trips.agent_ids), able_agents(trips, sharing)
     chosen = np.sort(rng.choice(able, min(sharing.max_agents, len(able)), replace=False))
     if len(chosen) < max(sharing.least_agents, 2):
         return []
     some = Trajectories.concat([sample(trips.agent(a), sharing.max_trips, rng) for a in agents])
-    blank = Featurizer.of(some, config, rng)
-    prepared = blank.prepare(some)
-    blank = blank.among(some, prepared.paths)
+    known = Featurizer.of(some, config, rng) if blank is None else blank
+    prepared = known.prepare(some)
+    blank = known.among(some, prepared.paths) if blank is None else blank
     population = KeyedTrips.of(some, blank, prepared.paths)
     found = []
     for agent in chosen.tolist():
@@ -200,10 +213,12 @@ def refer(
     rng: np.random.Generator,
     weights: Sequence[float] | None = None,
     config: ScaleConfig | None = None,
+    earlier: Reference | None = None,
 ) -> Reference:
     """Returns the rewards of normal trips, each by the trips before it: ``n`` in each band of the number of these.
 
     ``weights`` are those of the aspects by which a trip's lowest running score is found; by default those of one agent.
+    If an ``earlier`` reference is given, its steps and its noise stay, and only trips are measured.
     """
     assert reward.trip is not None
     weights = aspect_weights(reward.aspects, None) if weights is None else weights
@@ -217,7 +232,7 @@ def refer(
             here = (band_of(past.before) == band) & ~np.isnan(past.whole).any(axis=1)
             for part, values in ((trips, past.whole), (under_way, past.lowest), (typical, past.statistics)):
                 part[band].append(values[here])
-    for world in [*worlds, *_shortened(worlds, rng)]:
+    for world in [*worlds, *_shortened(worlds, rng)] if earlier is None else ():
         stepped, band = world.steps(STEP_TRIPS), int(band_of(world.featurizer.memory.history))
         if stepped is not None:
             steps[band].append(reward.step(stepped.demonstrations().features).mean(axis=2))
@@ -237,6 +252,8 @@ def refer(
     medians = np.where(
         np.isnan(medians), np.append(reward.trip.mean, np.float32(0.0)), medians
     )  # the reward, too, replaces missing values by the mean
+    if earlier is not None:
+        return replace(earlier, trips=drawn(trips), under_way=drawn(under_way), typical=medians)
     noise = float(np.sqrt(np.mean(moved))) if moved else 0.0
     return Reference(drawn(trips), drawn(under_way), drawn(steps), medians, noise)
 
@@ -308,6 +325,11 @@ class GoingOnConfig(SharingConfig):
     iterations: int = 24  # N of Algorithm 1
     prior_variance: float = 0.05  # for the least number of agents; the prior's mean is the earlier reward
     slowing: float = 0.5  # the learning rate, as a share of that of a new reward
+    # The others are for a second stage, which is what a model of one agent learns from a population.
+    stage_agents: int = 24  # the most agents that teach it, drawn at random; more take longer and add little
+    stage_demonstrations: int = 25  # trips that each of them demonstrates
+    ridge: float = 50.0  # one over the variance of the Gaussian prior of its weights
+    folds: int = 5  # groups of agents that are held out in turn, to measure whether it is better
 
     def variance(self, n_agents: int) -> float:
         """Returns the prior's variance; it grows with the square of the number of agents, as few agents vary little.
@@ -327,7 +349,7 @@ def go_on(
     iterations: int | None = None,
     progress: Progress | None = None,
 ) -> Reward | None:
-    """Continues to learn a shared reward from the agents of a population, and returns it.
+    """Continues to learn a shared reward from the agents of a fleet, and returns it.
 
     Returns None, and leaves the reward as it is, if too few agents have enough trips or ``iterations`` is 0.
     """
@@ -346,6 +368,63 @@ def go_on(
     )
     found = share([population], config, learning, going_on, rng, start=reward, progress=progress)
     return None if found is None else replace(found, made={**reward.made, "went_on": reward.made.get("went_on", 0) + 1})
+
+
+def add_second_stage(
+    reward: Reward,
+    population: Trajectories,
+    featurizer: Featurizer,
+    sharing: GoingOnConfig | Mapping[str, Any] | None,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Reward | None:
+    """Learns a second stage of a shared reward from the agents of a population; needs no torch.
+
+    The second stage is kept only if agents that were held out of it are better for it. If not, the reward judges as
+    before. ``made`` says which it was; ``history`` has what was measured on those agents, before and with the stage.
+    Returns None if too few agents have enough trips. The ``featurizer`` must know where the population goes; what it
+    remembers does not matter.
+    """
+    going_on = configured(GoingOnConfig(), sharing)
+    most = min(going_on.max_agents, going_on.stage_agents)
+    few = replace(going_on, max_agents=most, memories=1, demonstrations=going_on.stage_demonstrations)
+    with one_thread():
+        blank = featurizer.forget(featurizer.memory.trip_ids)
+        taught = teachers(population, featurizer.config, few, rng, blank)
+        if not taught:
+            return None
+        assert reward.trip is not None
+        place, trips = reward.aspects[0], compared(taught)
+        both = second_stage.measure_held_out(reward.trip, trips, place, going_on.ridge, going_on.folds)
+        kept = second_stage.is_better(*both)
+        measures = [
+            {"iteration": i, "held_out_loss": float(m.loss.mean()), "held_out_auroc": float(m.auroc.mean())}
+            for i, m in enumerate(both)
+        ]
+        tried = [*reward.made.get("second_stages", ()), {"people": len(both[0].loss), "kept": kept}]
+        found = replace(reward, made={**reward.made, "second_stages": tried}, history=pl.DataFrame(measures))
+        if kept:
+            stage = second_stage.learn_second_stage(reward.trip, trips, place, going_on.ridge, rng)
+            found = replace(found, trip=second_stage.add_linear(reward.trip, place, stage))
+            worlds = [teacher.world for teacher in taught]
+            about = refer(worlds, found, going_on.reference, rng, earlier=reward.reference)
+            found = replace(found, reference=about)
+    if progress is not None:
+        progress(1, 1, measures[1])
+    return found
+
+
+def compared(taught: Sequence[Teacher]) -> Compared:
+    """Returns the whole trips of teachers, and others' trips, each compared with the memory of the teacher."""
+    parts = []
+    for world, others in taught:
+        own, foreign = world.whole(), world.whole_of(others)
+        made = np.repeat([True, False], [len(own), len(foreign)])
+        maker = np.append(np.repeat(world.agent, len(own)), others.agents)
+        of_agent = np.repeat(world.agent, len(made))
+        part = Compared(np.concatenate([own, foreign]), made, of_agent, maker)
+        parts.append(part[np.flatnonzero(~np.isnan(part.statistics).all(axis=1))])
+    return Compared(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Compared)))
 
 
 def popularity_of(trips: Trajectories, config: FeaturizerConfig) -> Popularity:
