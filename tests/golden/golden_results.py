@@ -23,8 +23,8 @@ TOLERANCE = 1e-6
 TOLERANCES = {"porto": 5e-6, "states_and_actions": 0.1, "own_reward": 0.05}
 """Cases that depend on the processor, which rounds products and sines in its own way; frozen and found on one, version
 0.2 and today's code agree to the last digit. In ``porto`` version 0.2 differs from itself by 1.6e-6 on two processors.
-In ``states_and_actions`` and ``own_reward`` a policy learns by trial, which amplifies rounding: in the former it differs
-by .09, and in one decision at the threshold; in the latter one processor differs from another by .015.
+In ``states_and_actions`` and ``own_reward`` a policy learns by trial, which amplifies rounding: in the former it
+differs by .09, and in one decision at the threshold; in the latter one processor differs from another by .015.
 """
 
 Json = Any

@@ -576,7 +576,7 @@ def test_a_habit_near_a_line_between_solar_hours_is_one_habit():
         here, there = counted(east - 5e-5), counted(east + 5e-5)
         return len(here & there) / len(here | there)
 
-    assert shared(7.5) > shared(7.9) - 0.05
+    assert shared(7.5) > shared(7.9) - 0.1  # ten metres move some points to the next cell
 
 
 @pytest.mark.parametrize("wrong", [{"preset": "kdd19"}, {"preset": "own"}, {"explorers": ("detour",)}])

@@ -12,6 +12,7 @@ import pytest
 from astray import Detector
 from astray.core.errors import DataError, ModelFileError
 from astray.features.featurizer import Featurizer, FeaturizerConfig
+from astray.features.statistics import SEEN
 from astray.irl.shared import BANDS
 from astray.model.packing import read
 from astray.model.plain_values import plain
@@ -47,7 +48,7 @@ def test_it_has_four_aspects_and_fits_the_default_features() -> None:
     assert reward.aspects == ("place", "route", "manner", "time")
     assert reward.trip is not None
     featurizer = Featurizer.of(city(people=1, days=3, seed=0).trips, FeaturizerConfig(), np.random.default_rng(0))
-    assert len(reward.trip.mean) == len(featurizer.statistics)
+    assert len(reward.trip.mean) == len(featurizer.statistics[SEEN])
     assert fits(reward, featurizer)
     assert reward.trip.n_heads >= 5
 
