@@ -16,8 +16,8 @@ from irl.known_mdps import Cells, KnownMDP, Line
 torch.set_num_threads(1)
 
 SETTLED = replace(KDD19, policy=replace(KDD19.policy, last_kl=0.003))
-"""The paper's settings, with smaller last steps of the policy: with those of the preset the generator of one of six fits
-is .13 away from the expert on some processors, because a policy that learns by trial amplifies rounding."""
+"""The paper's settings, with smaller last steps of the policy: with those of the preset the generator of one fit in
+six is .13 away from the expert on some processors, because a policy that learns by trial amplifies rounding."""
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
