@@ -713,7 +713,8 @@ def test_every_variant_is_a_method_that_a_detector_can_be_made_of():
         fitted = Detector(config=quick, iterations=1, **options).fit(mine, population=theirs)
         assert (fitted.reward_.trip is not None) == (name not in ("encoder: fourier", "encoder: raw", "preset: kdd19"))
         assert (fitted.reward_ is pretrained()) == (name == "reward: pretrained alone")
-        if name != "strays: all remembered":  # nobody strays here
+        # Nobody strays here, and so few others teach nothing that holds for one of them.
+        if name not in ("strays: all remembered", "reward: pretrained alone"):
             scores.append(fitted.score_samples(theirs[:5]))
     assert not any(np.allclose(one, other) for i, one in enumerate(scores) for other in scores[:i])
 
